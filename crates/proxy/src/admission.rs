@@ -12,5 +12,6 @@ pub mod pressure;
 pub mod room;
 pub mod share;
 pub mod silent;
+pub mod spaces;
 pub mod tunnel;
 pub mod waiting;

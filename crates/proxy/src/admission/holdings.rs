@@ -14,13 +14,11 @@ use std::sync::Arc;
 
 use super::fifo::{Fifo, FifoSlots};
 use super::pressure::{Pressure, PressureStep};
+use super::spaces::{NOBODY, OwnSpaces, STEP_BYTES, Spots};
 use super::waiting::TICKS_MIN;
 use crate::codec::buffer::BUFFER_BYTES;
 use crate::limits::Limits;
 use crate::net::deadline::{self, Deadline, now_ticks};
-
-/// How much what a worker holds has to change before others are told.
-const STEP_BYTES: usize = 64 << 10;
 
 /// A connection for which less is held than this holds little.
 pub const LITTLE_BYTES: usize = 64 << 10;
@@ -34,6 +32,9 @@ const LINES: usize = 20;
 
 /// How many of a line are looked at for one that may go.
 const LOOK_MAX: usize = 32;
+
+/// The place of a connection that serves more than one namespace.
+const MANY: u16 = u16::MAX;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -49,6 +50,7 @@ pub struct Holdings {
     told: Cell<usize>,
     /// The bytes of connections that have to go, and have not gone yet.
     leaving: Cell<usize>,
+    spaces: OwnSpaces,
     lines: RefCell<Lines>,
 }
 
@@ -65,6 +67,8 @@ struct Holder {
     deadline: u32,
     /// The tick at which anything moved last, of a tunnel.
     moved: u32,
+    /// The place of the namespace that it is of.
+    space: u16,
     is_tunnel: bool,
     is_evicted: bool,
 }
@@ -74,6 +78,8 @@ pub struct HeldBytes {
     holdings: Rc<Holdings>,
     bytes: u32,
     place: u32,
+    /// The places of the namespace that they are of.
+    owner: Spots,
     /// Somebody else counts them, and they are known here for the sake of the place.
     is_counted: bool,
 }
@@ -89,6 +95,7 @@ impl Holdings {
             own: Cell::new(0),
             told: Cell::new(0),
             leaving: Cell::new(0),
+            spaces: OwnSpaces::new(),
             lines: RefCell::new(Lines {
                 places: FifoSlots::default(),
                 lines: [Fifo::default(); LINES],
@@ -102,6 +109,7 @@ impl Holdings {
             holdings: self.clone(),
             bytes: 0,
             place: NONE,
+            owner: NOBODY,
             is_counted: false,
         }
     }
@@ -112,6 +120,7 @@ impl Holdings {
             holdings: self.clone(),
             bytes: 0,
             place: NONE,
+            owner: NOBODY,
             is_counted: true,
         }
     }
@@ -126,21 +135,54 @@ impl Holdings {
         self.sum() > self.max
     }
 
-    /// Whether more may be held for a connection for which so much is held.
-    pub fn admits(&self, bytes: usize) -> bool {
+    /// Whether more may be held for a connection of a namespace for which so much is held. Where
+    /// more than one namespace holds much, those get more that have no more than their share.
+    pub fn admits(&self, space: Spots, bytes: usize) -> bool {
         let sum = self.sum();
-        sum <= self.max || (bytes < LITTLE_BYTES && sum <= self.last())
+        if sum <= self.max {
+            return true;
+        }
+        let (share, is_alone) = self.share(space);
+        if is_alone {
+            return bytes < LITTLE_BYTES && sum <= self.last();
+        }
+        let held = self.held(space);
+        held <= share && (sum <= self.last() || (held <= share / 2 && sum <= self.beyond()))
+    }
+
+    /// The place of the namespace for which most is held, where that is more than its share.
+    pub fn heaviest(&self) -> Option<u16> {
+        let all = &self.pressure.spaces;
+        let (space, held) = all.largest();
+        (held > self.max / all.active().max(1)).then_some(space)
+    }
+
+    /// How much is held for a namespace.
+    fn held(&self, space: Spots) -> usize {
+        self.spaces.held(&self.pressure.spaces, space)
+    }
+
+    /// The share of a namespace, and whether no other holds much.
+    fn share(&self, space: Spots) -> (usize, bool) {
+        let all = &self.pressure.spaces;
+        let is_new = !self.spaces.is_active(all, space);
+        let active = all.active() + usize::from(is_new);
+        (self.max / active.max(1), active <= 1)
     }
 
     /// About how many bytes a tunnel may read at once: what is read may stay for as long as the
     /// other end likes.
-    fn tunnel_room(&self) -> usize {
+    fn tunnel_room(&self, space: Spots) -> usize {
         let sum = self.sum();
-        match sum > self.max || self.pressure.step() >= PressureStep::ShedLargest {
-            false => BUFFER_BYTES,
-            true if sum > self.last() => 0,
-            true => TUNNEL_BYTES,
+        if sum <= self.max && self.pressure.step() < PressureStep::ShedLargest {
+            return BUFFER_BYTES;
         }
+        let (share, is_alone) = self.share(space);
+        let most = match !is_alone && self.held(space) <= share {
+            true => self.beyond(),
+            false => self.last(),
+        };
+        if sum > most { 0 } else { TUNNEL_BYTES }
     }
 
     /// Lets connections and tunnels go that hold most, where far too much is held.
@@ -159,11 +201,17 @@ impl Holdings {
         self.max.saturating_add(self.max / 4)
     }
 
+    /// The most that is held with what namespaces get beside that which hold little.
+    fn beyond(&self) -> usize {
+        self.last().saturating_add(self.max / 8)
+    }
+
     fn evict(&self) -> bool {
+        let space = self.heaviest();
         let mut all = self.lines.borrow_mut();
         let Lines { places, lines } = &mut *all;
         let largest = lines.iter_mut().rev();
-        let mut found = largest.filter_map(|line| Some((goer(places, *line)?, line)));
+        let mut found = largest.filter_map(|line| Some((goer(places, *line, space)?, line)));
         let Some((index, line)) = found.next() else {
             return false;
         };
@@ -178,7 +226,9 @@ impl Holdings {
     }
 
     /// One connection holds so much in place of so much.
-    fn change(&self, before: u32, now: u32) {
+    fn change(&self, owner: Spots, before: u32, now: u32) {
+        self.spaces
+            .change(&self.pressure.spaces, owner, before, now);
         let own = self.own.get() + now as usize;
         let own = own.saturating_sub(before as usize);
         self.own.set(own);
@@ -235,14 +285,16 @@ impl Holdings {
 
 impl Holder {
     /// Whether it may go: a tunnel once it stands still.
-    fn may_go(&self) -> bool {
-        !self.is_tunnel || now_ticks().saturating_sub(self.moved) >= TICKS_MIN
+    fn may_go(&self, space: Option<u16>) -> bool {
+        let is_asked = space.is_none_or(|space| self.space == space);
+        is_asked && (!self.is_tunnel || now_ticks().saturating_sub(self.moved) >= TICKS_MIN)
     }
 }
 
 impl Drop for Holdings {
     fn drop(&mut self) {
         self.pressure.hold(self.told.get(), 0);
+        self.spaces.clear(&self.pressure.spaces);
     }
 }
 
@@ -265,10 +317,16 @@ impl HeldBytes {
             bytes: 0,
             deadline: deadline.number(),
             moved: now_ticks(),
+            space: self.space(),
             is_tunnel,
             is_evicted: false,
         });
         self.holdings.note(self.place, self.bytes);
+    }
+
+    fn space(&self) -> u16 {
+        let [space, _] = self.owner;
+        space
     }
 
     /// Something has moved in the tunnel.
@@ -278,7 +336,53 @@ impl HeldBytes {
 
     /// About how many bytes a tunnel may read at once.
     pub fn room(&self) -> usize {
-        self.holdings.tunnel_room()
+        self.holdings.tunnel_room(self.owner)
+    }
+
+    /// The places of the namespace that they are of.
+    pub fn owner(&self) -> Spots {
+        self.owner
+    }
+
+    /// They are of a namespace from now on.
+    pub fn belong(&mut self, owner: Spots) {
+        let before = std::mem::replace(&mut self.owner, owner);
+        if before == owner {
+            return;
+        }
+        if !self.is_counted {
+            let (spaces, all) = (&self.holdings.spaces, &self.holdings.pressure.spaces);
+            spaces.change(all, before, self.bytes, 0);
+            spaces.change(all, owner, 0, self.bytes);
+        }
+        let [space, _] = owner;
+        let mut all = self.holdings.lines.borrow_mut();
+        if let Some(holder) = all.places.get_mut(self.place) {
+            holder.space = space;
+        }
+    }
+
+    /// A part of them is of a namespace, so much in place of so much.
+    pub fn assign(&self, owner: Spots, before: usize, now: usize) {
+        if before == now || owner == self.owner {
+            return;
+        }
+        let [before, now] = [before, now].map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+        let (spaces, all) = (&self.holdings.spaces, &self.holdings.pressure.spaces);
+        spaces.change(all, owner, before, now);
+        spaces.change(all, self.owner, now, before);
+    }
+
+    /// The connection serves a namespace, perhaps beside others.
+    pub fn serve(&self, [space, _]: Spots) {
+        let mut all = self.holdings.lines.borrow_mut();
+        if let Some(holder) = all.places.get_mut(self.place)
+            && holder.space != space
+        {
+            let [nobody, _] = NOBODY;
+            let is_first = holder.space == nobody;
+            holder.space = if is_first { space } else { MANY };
+        }
     }
 
     /// How many there are.
@@ -294,7 +398,7 @@ impl HeldBytes {
             return;
         }
         if !self.is_counted {
-            self.holdings.change(before, bytes);
+            self.holdings.change(self.owner, before, bytes);
         }
         if self.place != NONE {
             self.holdings.note(self.place, bytes);
@@ -306,7 +410,12 @@ impl HeldBytes {
 
     /// Whether there may be more.
     pub fn may_grow(&self) -> bool {
-        self.holdings.admits(self.bytes())
+        self.may_grow_for(self.owner)
+    }
+
+    /// The same for a namespace that it serves.
+    pub fn may_grow_for(&self, owner: Spots) -> bool {
+        self.holdings.admits(owner, self.bytes())
     }
 
     /// Whether the connection has to go.
@@ -327,10 +436,14 @@ impl Drop for HeldBytes {
     }
 }
 
-/// The first of a line that may go.
-fn goer(places: &FifoSlots<Holder>, line: Fifo) -> Option<u32> {
+/// The first of a line that may go, of the namespace at a place alone where there is one.
+fn goer(places: &FifoSlots<Holder>, line: Fifo, space: Option<u16>) -> Option<u32> {
     let all = std::iter::successors(line.first(), |index| places.behind(*index));
-    let may_go = |index: &u32| places.get(*index).is_some_and(|holder| holder.may_go());
+    let may_go = |index: &u32| {
+        places
+            .get(*index)
+            .is_some_and(|holder| holder.may_go(space))
+    };
     all.take(LOOK_MAX).find(may_go)
 }
 
@@ -351,7 +464,7 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use super::{HeldBytes, Holdings, LITTLE_BYTES, STEP_BYTES, TICKS_MIN, TUNNEL_BYTES};
+    use super::{HeldBytes, Holdings, LITTLE_BYTES, NOBODY, STEP_BYTES, TICKS_MIN, TUNNEL_BYTES};
     use crate::admission::pressure::Pressure;
     use crate::codec::buffer::BUFFER_BYTES;
     use crate::limits::Limits;
@@ -382,11 +495,13 @@ mod tests {
         assert!(much.may_grow() && !holdings.is_over());
         much.set(MAX + 1);
         assert!(!much.may_grow() && holdings.is_over());
-        assert!(holdings.admits(LITTLE_BYTES - 1) && !holdings.admits(LITTLE_BYTES));
+        assert!(
+            holdings.admits(NOBODY, LITTLE_BYTES - 1) && !holdings.admits(NOBODY, LITTLE_BYTES)
+        );
         much.set(MAX + MAX / 4);
-        assert!(holdings.admits(0));
+        assert!(holdings.admits(NOBODY, 0));
         much.set(MAX + MAX / 4 + 1);
-        assert!(!holdings.admits(0));
+        assert!(!holdings.admits(NOBODY, 0));
         // What is no connection of HTTP/2 is not ended for it.
         assert!(!much.is_evicted());
         drop(much);
@@ -466,6 +581,30 @@ mod tests {
         drop(tunnel);
         connection.set(0);
         assert_eq!((holdings.own(), holdings.leaving.get()), (0, 0));
+    }
+
+    #[test]
+    fn a_namespace_beyond_its_share_gets_no_more_and_gives_way_for_others() {
+        const A: [u16; 2] = [1, 2];
+        const B: [u16; 2] = [3, 4];
+        let holdings = holdings(&Arc::default());
+        let deadline = Deadline::new();
+        let mut much = holding(&holdings, &deadline, MAX);
+        let mut some = holding(&holdings, &deadline, MAX / 8);
+        much.belong(A);
+        some.belong(B);
+        assert!(holdings.is_over() && !much.may_grow() && some.may_grow());
+        assert_eq!(holdings.heaviest(), Some(1));
+        // One that holds little gets a little even beyond the last quarter.
+        much.set(MAX + MAX / 8);
+        assert!(holdings.admits([5, 6], 0) && !holdings.admits(A, 0));
+        some.set(MAX / 8 + LITTLE_BYTES);
+        assert!(much.is_evicted() && !some.is_evicted());
+        drop(much);
+        assert_eq!(holdings.held(A), 0);
+        assert_eq!(holdings.held(B), MAX / 8 + LITTLE_BYTES);
+        drop(some);
+        assert_eq!(holdings.pressure.spaces.active(), 0);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use myriad_base::kernel;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 
+use super::spaces::AllSpaces;
+
 /// The steps, each with the part of the budget from which on it is taken, in per cent.
 const STEPS: [(PressureStep, u64); 3] = [
     (PressureStep::ShedAll, 95),
@@ -43,6 +45,8 @@ pub struct Pressure {
     used: AtomicU64,
     /// The bytes that all workers hold for clients, as far as they have told it.
     held: AtomicUsize,
+    /// The same by namespace.
+    pub spaces: AllSpaces,
     step: AtomicU8,
     shown: Shown,
 }
@@ -50,6 +54,7 @@ pub struct Pressure {
 #[derive(Default)]
 struct Shown {
     used: Gauge<i64, AtomicI64>,
+    held: Gauge<i64, AtomicI64>,
     step: Gauge<i64, AtomicI64>,
     steps: Counter,
 }
@@ -61,6 +66,7 @@ impl Pressure {
             max: max.filter(|max| *max > 0),
             used: AtomicU64::new(0),
             held: AtomicUsize::new(0),
+            spaces: AllSpaces::default(),
             step: AtomicU8::new(PressureStep::None as u8),
             shown: Shown::default(),
         }
@@ -83,6 +89,8 @@ impl Pressure {
         metrics.register("memory_max_bytes", help, max);
         let help = "The memory in use but for pages of files, as the kernel counts it";
         metrics.register("memory_used_bytes", help, self.shown.used.clone());
+        let help = "The bytes that are held for clients, of all workers; held_bytes bounds them";
+        metrics.register("held_client_bytes", help, self.shown.held.clone());
         let help = "What is shed: 0 nothing, 1 idle connections, 2 new work of the largest, 3 all";
         metrics.register("memory_pressure", help, self.shown.step.clone());
         let help = "Times that a step of shedding was taken";
@@ -105,6 +113,8 @@ impl Pressure {
             Some(more) => self.held.fetch_add(more, Ordering::Relaxed),
             None => self.held.fetch_sub(before - now, Ordering::Relaxed),
         };
+        let held = i64::try_from(self.held()).unwrap_or(i64::MAX);
+        self.shown.held.set(held);
     }
 
     /// The measure that is taken now.

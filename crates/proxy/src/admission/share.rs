@@ -17,13 +17,11 @@ use myriad_model::{Host, Name, Origin};
 
 use super::holdings::Holdings;
 use super::pressure::{Pressure, PressureStep};
+use super::spaces::{PLACES, Spots, spots};
 use super::waiting::{self, ClientWait, Standing};
 use crate::limits::{Limits, Reached};
 use crate::random::hash::{hash, hash_numbers};
 use crate::telemetry::count::{Count, Counts};
-
-/// The places in a row; a power of two.
-const PLACES: usize = 2_048;
 
 /// Tells hashes of domains from those of other tables.
 const SHARE_CLASS: u8 = 0x5a;
@@ -63,9 +61,6 @@ struct Sketch {
     /// Places of the first row that are taken: about as many hold something.
     active: Cell<usize>,
 }
-
-/// The places of one hash in two rows.
-type Spots = [u16; 2];
 
 /// The owner of something: a domain, and the namespace of the object that it came from, by their
 /// hashes.
@@ -167,7 +162,7 @@ impl Fairness {
         if begun == BEGUN_MAX {
             self.pressure.ask_again();
         }
-        if !self.may_hold(0, counts) {
+        if !self.may_hold(spots(owner.namespace), 0, counts) {
             return None;
         }
         let requests = &self.requests;
@@ -179,14 +174,18 @@ impl Fairness {
         })
     }
 
-    /// Whether more may be held for somebody for whom so many bytes are held already; where it
-    /// should not, something goes for it that waits for its own client.
-    pub fn may_hold(&self, bytes: usize, counts: &Counts) -> bool {
-        if self.holdings.admits(bytes) {
+    /// Whether more may be held for somebody of a namespace for whom so many bytes are held already;
+    /// where it should not, something goes for it: of the namespace for which most is held beyond
+    /// its share, and else what waits for its own client.
+    pub fn may_hold(&self, space: Spots, bytes: usize, counts: &Counts) -> bool {
+        if self.holdings.admits(space, bytes) {
             return true;
         }
         counts.add_reached(Reached::AllHeldBytes);
-        let waits = waiting::give_way_for_memory();
+        let waits = match self.holdings.heaviest() {
+            Some(space) => waiting::give_way_of(space),
+            None => waiting::give_way_for_memory(),
+        };
         if let Some(waits) = waits {
             counts.add(evicted(waits));
         }
@@ -194,7 +193,8 @@ impl Fairness {
     }
 
     /// Ends a part of the requests that wait for their clients, where memory is so short that those
-    /// who have much get nothing more, or too much is held.
+    /// who have much get nothing more, or too much is held; then of one namespace alone, whatever
+    /// its requests wait for, while more than its share is held for it.
     pub fn relieve(&self, counts: &Counts) {
         let is_over = self.holdings.is_over();
         let one_of = match self.pressure.step() {
@@ -203,7 +203,8 @@ impl Fairness {
             PressureStep::ShedAll => 4,
         };
         self.holdings.relieve();
-        waiting::give_way_in_part(one_of, |waits| counts.add(evicted(waits)));
+        let space = self.holdings.heaviest().filter(|_| is_over);
+        waiting::give_way_in_part(one_of, space, |waits| counts.add(evicted(waits)));
     }
 
     /// Whether memory is so short that those who have much get nothing more.
@@ -367,7 +368,13 @@ impl Sketch {
 impl HeldShare {
     /// The line where its domain's requests stand that wait for their clients.
     pub fn standing(&self) -> Standing {
-        Standing::new(line(self.domain))
+        let [space, _] = self.namespace;
+        Standing::new(line(self.domain), space)
+    }
+
+    /// The places of its namespace among those for which something is held.
+    pub fn space(&self) -> Spots {
+        self.namespace
     }
 }
 
@@ -389,6 +396,7 @@ const fn evicted(waits: ClientWait) -> Count {
     match waits {
         ClientWait::Body => Count::EvictedBody,
         ClientWait::Read => Count::EvictedRead,
+        ClientWait::Endpoint => Count::EvictedEndpoint,
     }
 }
 
@@ -400,11 +408,6 @@ fn reserve(connections_max: usize) -> usize {
 
 fn row() -> Box<[Cell<u32>]> {
     vec![Cell::new(0); PLACES].into_boxed_slice()
-}
-
-fn spots(hash: u64) -> Spots {
-    let within = |bits: u64| (bits as usize % PLACES) as u16;
-    [within(hash), within(hash >> 32)]
 }
 
 /// The line of a domain among those of requests that wait for their clients.

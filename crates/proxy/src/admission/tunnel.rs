@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::holdings::{HeldBytes, Holdings};
+use super::spaces::Spots;
 use crate::net::deadline::Deadline;
 
 /// The time after which a tunnel that reads nothing looks whether there is room again.
@@ -23,14 +24,15 @@ pub struct TunnelHeld {
 }
 
 impl TunnelHeld {
-    /// A tunnel for which nothing is held. Where its client's end counts what is held itself, this
+    /// A tunnel of a namespace, for which nothing is held. Where its client's end counts what is held itself, this
     /// does not do so again.
-    pub fn new(holdings: &Rc<Holdings>, is_counted: bool) -> Self {
+    pub fn new(holdings: &Rc<Holdings>, space: Spots, is_counted: bool) -> Self {
         let alarm = Deadline::new();
         let mut held = match is_counted {
             true => holdings.counted(),
             false => holdings.connection(),
         };
+        held.belong(space);
         held.watch_tunnel(&alarm);
         TunnelHeld {
             held,

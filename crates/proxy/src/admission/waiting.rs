@@ -23,6 +23,16 @@ pub const LINES: usize = 256;
 /// The line of answers of the proxy itself, behind those of requests.
 const ANSWERS: u16 = LINES as u16;
 
+/// The first line of requests that wait for their endpoints, by namespaces. They go for memory
+/// alone, and only for what their own namespace holds.
+const ENDPOINTS: u16 = ANSWERS + 1;
+
+/// All lines.
+const ALL: usize = 2 * LINES + 1;
+
+/// How many of a line are looked at for one of a namespace.
+const LOOK_MAX: usize = 16;
+
 /// How long a request waits before it may have to go, in ticks: more than a second.
 pub const TICKS_MIN: u32 = 11;
 
@@ -39,26 +49,32 @@ thread_local! {
     static LINE: RefCell<Lines> = RefCell::new(Lines::new());
 }
 
-/// The event of its client that a request waits for.
+/// The event that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientWait {
     /// More of the body.
     Body,
     /// That the answer is read.
     Read,
+    /// Anything of its endpoint.
+    Endpoint,
 }
 
 /// The place of a request among those that wait for their clients, while it does.
 pub struct Standing {
     place: u32,
     line: u16,
+    /// The place of its namespace among those for which something is held.
+    space: u16,
 }
 
 struct Lines {
     places: FifoSlots<WaitingRequest>,
-    /// The one that has waited longest first; the last line is that of answers.
-    lines: [Fifo; LINES + 1],
+    /// The one that has waited longest first: requests, answers, and those that wait for endpoints.
+    lines: [Fifo; ALL],
+    /// How many wait for clients, and how many in all.
     count: u32,
+    all: u32,
 }
 
 /// The state of a request that waits.
@@ -70,22 +86,27 @@ struct WaitingRequest {
     mark: u32,
     deadline: u32,
     line: u16,
+    space: u16,
     waits: ClientWait,
     is_evicted: bool,
 }
 
 impl Standing {
-    /// A request that does not wait, of a line.
-    pub const fn new(line: u16) -> Self {
-        Standing { place: NONE, line }
+    /// A request that does not wait, of a line, and of the namespace at a place.
+    pub const fn new(line: u16, space: u16) -> Self {
+        Standing {
+            place: NONE,
+            line,
+            space,
+        }
     }
 
     /// An answer of the proxy itself that does not wait.
-    pub const fn of_answer() -> Self {
-        Standing::new(ANSWERS)
+    pub const fn of_answer(space: u16) -> Self {
+        Standing::new(ANSWERS, space)
     }
 
-    /// It waits for its client, has come so far in bytes, and goes when its deadline passes. It
+    /// It waits for its client or its endpoint, has come so far in bytes, and goes when its deadline passes. It
     /// keeps its place for as long as it does not get on.
     pub fn wait(&mut self, waits: ClientWait, progress: u64, deadline: u32) {
         let place = WaitingRequest {
@@ -93,7 +114,11 @@ impl Standing {
             // What is compared are differences.
             mark: progress as u32,
             deadline,
-            line: self.line,
+            line: match waits {
+                ClientWait::Endpoint => ENDPOINTS + self.space % LINES as u16,
+                ClientWait::Body | ClientWait::Read => self.line,
+            },
+            space: self.space,
             waits,
             is_evicted: false,
         };
@@ -125,7 +150,7 @@ impl Standing {
 
 impl Default for Standing {
     fn default() -> Self {
-        Standing::new(0)
+        Standing::new(0, 0)
     }
 }
 
@@ -135,12 +160,19 @@ impl Drop for Standing {
     }
 }
 
+impl WaitingRequest {
+    fn has_waited(&self) -> bool {
+        now_ticks().saturating_sub(self.since) >= TICKS_MIN
+    }
+}
+
 impl Lines {
     fn new() -> Self {
         Lines {
             places: FifoSlots::default(),
-            lines: [Fifo::default(); LINES + 1],
+            lines: [Fifo::default(); ALL],
             count: 0,
+            all: 0,
         }
     }
 
@@ -150,7 +182,7 @@ impl Lines {
         index
     }
 
-    /// Moves a request to the end of its line, if it has got on.
+    /// Moves a request to the end of its line, if it has got on, or waits in another.
     fn renew(&mut self, index: u32, place: WaitingRequest) {
         let Some(known) = self.places.get_mut(index) else {
             return;
@@ -159,11 +191,13 @@ impl Lines {
             return;
         }
         known.waits = place.waits;
-        if place.mark.wrapping_sub(known.mark) < PROGRESS_BYTES {
+        let line = std::mem::replace(&mut known.line, place.line);
+        if place.mark.wrapping_sub(known.mark) >= PROGRESS_BYTES {
+            *known = place;
+        } else if line == place.line {
             return;
         }
-        *known = place;
-        self.unlink(place.line, index);
+        self.unlink(line, index);
         self.push(place.line, index);
     }
 
@@ -177,25 +211,44 @@ impl Lines {
     }
 
     fn push(&mut self, line: u16, index: u32) {
-        if let Some(line) = self.lines.get_mut(usize::from(line)) {
-            self.places.push(line, index);
-            self.count += 1;
+        if let Some(of_line) = self.lines.get_mut(usize::from(line)) {
+            self.places.push(of_line, index);
+            self.all += 1;
         }
+        self.count += u32::from(line < ENDPOINTS);
     }
 
     fn unlink(&mut self, line: u16, index: u32) {
-        if let Some(line) = self.lines.get_mut(usize::from(line)) {
-            self.places.unlink(line, index);
-            self.count -= 1;
+        if let Some(of_line) = self.lines.get_mut(usize::from(line)) {
+            self.places.unlink(of_line, index);
+            self.all -= 1;
         }
+        self.count -= u32::from(line < ENDPOINTS);
     }
 
     /// The first of a line, if it has waited for long enough.
     fn first(&self, line: &Fifo) -> Option<u32> {
         let first = line.first()?;
-        let place = self.places.get(first)?;
-        let waited = now_ticks().saturating_sub(place.since);
-        (waited >= TICKS_MIN).then_some(first)
+        self.places.get(first)?.has_waited().then_some(first)
+    }
+
+    /// The one of a namespace that has waited longest, if that is for long enough.
+    fn first_of(&self, space: u16) -> Option<u32> {
+        let mut longest = None;
+        for line in &self.lines {
+            let all = std::iter::successors(line.first(), |index| self.places.behind(*index));
+            let places = all.filter_map(|index| Some((self.places.get(index)?, index)));
+            let mut own = places
+                .take(LOOK_MAX)
+                .filter(|(place, _)| place.space == space);
+            if let Some((place, index)) = own.next()
+                && place.has_waited()
+                && longest.is_none_or(|(since, _)| place.since < since)
+            {
+                longest = Some((place.since, index));
+            }
+        }
+        longest.map(|(_, index)| index)
     }
 
     /// The first of the longest of so many lines that has more than so many, if it has waited for
@@ -231,12 +284,21 @@ pub fn give_way_for_memory() -> Option<ClientWait> {
     evict(|lines| lines.first_of_longest(LINES + 1, 0))
 }
 
-/// Lets one of so many of those go that wait, and at least one, for the memory that they hold.
-/// Says what each of them waited for.
-pub fn give_way_in_part(one_of: u32, mut tell: impl FnMut(ClientWait)) {
-    let count = LINE.with_borrow(|lines| lines.count);
+/// Lets a request, or an answer, of the namespace at a place go for the memory that it holds,
+/// whatever it waits for. Says what that was.
+pub fn give_way_of(space: u16) -> Option<ClientWait> {
+    evict(|lines| lines.first_of(space))
+}
+
+/// Lets one of so many of those go that wait, and at least one, for the memory that they hold: of
+/// the namespace at a place alone, where there is one. Says what each of them waited for.
+pub fn give_way_in_part(one_of: u32, space: Option<u16>, mut tell: impl FnMut(ClientWait)) {
+    let count = LINE.with_borrow(|lines| match space {
+        Some(_) => lines.all,
+        None => lines.count,
+    });
     for _ in 0..count.div_ceil(one_of.max(1)).min(GO_MAX) {
-        let Some(waits) = give_way_for_memory() else {
+        let Some(waits) = space.map_or_else(give_way_for_memory, give_way_of) else {
             return;
         };
         tell(waits);
@@ -256,12 +318,12 @@ fn evict(find: impl FnOnce(&Lines) -> Option<u32>) -> Option<ClientWait> {
 mod tests {
     use super::{
         ClientWait, PROGRESS_BYTES, Standing, TICKS_MIN, give_way, give_way_for_memory,
-        give_way_in_part,
+        give_way_in_part, give_way_of,
     };
     use crate::net::deadline::{Deadline, tick};
 
     fn waiting(line: u16, deadline: &Deadline) -> Standing {
-        let mut standing = Standing::new(line);
+        let mut standing = Standing::new(line, line);
         standing.wait(ClientWait::Body, 0, deadline.number());
         standing
     }
@@ -316,7 +378,7 @@ mod tests {
     #[test]
     fn answers_that_are_not_read_go_for_memory_and_never_for_a_place() {
         let deadline = Deadline::new();
-        let mut answer = Standing::of_answer();
+        let mut answer = Standing::of_answer(0);
         answer.wait(ClientWait::Read, 0, deadline.number());
         pass();
         assert_eq!(give_way(1, 0), None);
@@ -327,17 +389,38 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_an_endpoint_goes_for_what_its_own_namespace_holds_alone() {
+        let deadline = Deadline::new();
+        let mut all = [5, 5, 6].map(|space| Standing::new(1, space));
+        for standing in &mut all {
+            standing.wait(ClientWait::Endpoint, 0, deadline.number());
+        }
+        assert_eq!(give_way_of(5), None);
+        pass();
+        assert_eq!((give_way(1, 0), give_way_for_memory()), (None, None));
+        // It waits on, for something else.
+        all[0].wait(ClientWait::Body, 0, deadline.number());
+        assert_eq!(give_way_of(5), Some(ClientWait::Body));
+        assert_eq!(give_way_of(5), Some(ClientWait::Endpoint));
+        assert_eq!(give_way_of(5), None);
+        let evicted = all.each_ref().map(Standing::is_evicted);
+        assert_eq!(evicted, [true, true, false]);
+        drop(all);
+        assert_eq!(give_way_of(6), None);
+    }
+
+    #[test]
     fn for_memory_a_part_goes_of_those_that_wait_and_no_others() {
         let deadline = Deadline::new();
         let mut all = Vec::from_iter((0..8).map(|line| waiting(line, &deadline)));
         pass();
         let mut gone = 0;
-        give_way_in_part(4, |_| gone += 1);
+        give_way_in_part(4, None, |_| gone += 1);
         assert_eq!(gone, 2);
         all.retain(|standing| !standing.is_evicted());
         assert_eq!(all.len(), 6);
         all.iter_mut().for_each(Standing::leave);
-        give_way_in_part(1, |_| gone += 1);
+        give_way_in_part(1, None, |_| gone += 1);
         assert_eq!(gone, 2);
     }
 }

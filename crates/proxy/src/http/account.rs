@@ -11,6 +11,7 @@ use super::spans::RequestSpan;
 use super::worker::Worker;
 use crate::admission::bucket::Running;
 use crate::admission::share::HeldShare;
+use crate::admission::spaces::{NOBODY, Spots};
 use crate::admission::waiting::Standing;
 use crate::balance::Endpoint;
 use crate::codec::field::KnownField;
@@ -207,6 +208,11 @@ impl RequestAccount {
             .as_ref()
             .map(HeldShare::standing)
             .unwrap_or_default()
+    }
+
+    /// The places of the namespace that it is of.
+    pub fn space(&self) -> Spots {
+        self.held.as_ref().map_or(NOBODY, HeldShare::space)
     }
 
     /// How many bytes of memory it takes beside what every account does, about.

@@ -118,8 +118,11 @@ impl<D: Downstream> RequestTurn<'_, D> {
         let Planned { mut plan, waits } = planned;
         // What a block takes from around it is there once, the arguments of a function twice.
         async move {
+            self.client.belong(self.account.space());
             if let Some(waits) = waits {
                 plan = Box::pin(self.wait(*waits, plan)).await;
+                // Only what has a route is of somebody, and that may come of the answers.
+                self.client.belong(self.account.space());
             }
             let (mut answer, is_framed) = match plan {
                 Plan::Answer(answer) if self.client.understands(&answer) => (answer, true),
@@ -228,6 +231,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
         self.account.failure = answer.failure;
         self.account.status = answer.status;
         // It is on its way to no endpoint any more.
+        let [space, _] = self.account.space();
         self.account.held = None;
         if let Some(kind @ (FailureKind::ClientGone | FailureKind::ClientStalled)) = answer.failure
         {
@@ -236,7 +240,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
         self.account.put_page(answer);
         self.client.hold(answer.memory(), 0);
         self.client.begin_answer(answer);
-        let mut standing = Standing::of_answer();
+        let mut standing = Standing::of_answer(space);
         let limits = &self.worker.local.limits;
         self.deadline.set(limits.write_timeout);
         let sent = poll_fn(|context| {

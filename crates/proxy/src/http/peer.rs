@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use crate::admission::spaces::{NOBODY, Spots};
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::response::ResponseHead;
@@ -65,6 +66,14 @@ pub trait Peer {
     /// How many bytes of a response are read at once: fewer where the client takes none now.
     fn room(&self) -> usize {
         BUFFER_BYTES
+    }
+
+    /// Takes note of the namespace that the request is of.
+    fn belong(&mut self, _space: Spots) {}
+
+    /// The namespace that the request is of.
+    fn space(&self) -> Spots {
+        NOBODY
     }
 
     /// Takes note of how many bytes are held for the request, beside what the client's end holds,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::upstream::retry::{Far, Switched};
 use super::worker::Worker;
+use crate::admission::spaces::NOBODY;
 use crate::admission::tunnel::TunnelHeld;
 use crate::codec::buffer::Buffer;
 use crate::limits::Reached;
@@ -24,7 +25,11 @@ pub async fn run<C: Flow>(
     patience: (&Deadline, Duration),
 ) {
     let duplex = Duplex::new(said, switched.said.take());
-    let held = TunnelHeld::new(&worker.local.fairness.holdings, C::COUNTS);
+    let space = switched
+        .share
+        .as_ref()
+        .map_or(NOBODY, |share| share.space());
+    let held = TunnelHeld::new(&worker.local.fairness.holdings, space, C::COUNTS);
     let is_evicted = match &mut switched.far {
         Far::H1(connection) => copy(client, &mut connection.stream, duplex, held, patience).await,
         Far::H2(_, carrier) => copy(client, carrier, duplex, held, patience).await,

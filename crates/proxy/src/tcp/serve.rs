@@ -11,6 +11,7 @@ use myriad_model::StreamRoute;
 
 use super::account::{Ending, StreamAccount};
 use super::tunnel;
+use crate::admission::spaces::NOBODY;
 use crate::admission::tunnel::TunnelHeld;
 use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Choice, Flight, draw_share};
@@ -135,7 +136,12 @@ async fn copy(
     account: &mut StreamAccount,
 ) -> Ending {
     let idle = Deadline::new();
-    let mut held = TunnelHeld::new(&watch.room.local.fairness.holdings, false);
+    let space = watch
+        .visit
+        .tunnel
+        .get()
+        .map_or(NOBODY, |share| share.space());
+    let mut held = TunnelHeld::new(&watch.room.local.fairness.holdings, space, false);
     if !idle_timeout.is_zero() {
         idle.set(idle_timeout);
     }

@@ -34,6 +34,8 @@ pub enum Count {
     EvictedBody,
     /// Requests whose response was not read, ended to make room.
     EvictedRead,
+    /// Requests that waited for their endpoint, ended for what their namespace holds.
+    EvictedEndpoint,
     /// Times that the system had no file descriptor or memory for a connection, which waits.
     AcceptFailed,
     /// Connections whose client a balancer has introduced.

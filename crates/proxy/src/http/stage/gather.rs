@@ -98,7 +98,11 @@ pub async fn gather<P: Peer>(
             break;
         }
         peer.hold(body.beside + bytes.capacity(), 0);
-        if !worker.local.fairness.may_hold(bytes.len(), counts) {
+        if !worker
+            .local
+            .fairness
+            .may_hold(peer.space(), bytes.len(), counts)
+        {
             return Err(FailureKind::Overloaded);
         }
         // What has to be whole is no stream that goes on for ever.

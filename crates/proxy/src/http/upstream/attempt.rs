@@ -24,6 +24,9 @@ use crate::upstream::attempt;
 /// The most interim responses (1xx) that an endpoint may send before its answer.
 const INTERIMS_MAX: u8 = 32;
 
+/// So much of a request in hand is more than most heads.
+const STUCK_BYTES: usize = 4 << 10;
+
 /// Counts the interim responses of one try.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interims {
@@ -133,7 +136,9 @@ impl Attempt<'_> {
     /// to be sent again.
     pub fn hold<P: Peer>(&mut self, peer: &mut P, incoming: usize, below: usize) {
         let beside = self.plan.memory() + incoming;
-        if peer.hold(beside + self.outgoing.memory(), below) {
+        let may_grow = peer.hold(beside + self.outgoing.memory(), below);
+        self.outgoing.tighten(!may_grow);
+        if may_grow {
             return;
         }
         self.outgoing.keep_less();
@@ -199,7 +204,8 @@ impl Attempt<'_> {
         let policy = self.plan.policy();
         let patience = &mut self.timers.patience;
         patience.end();
-        match waits.of_client(is_answered) {
+        let has_body = self.outgoing.memory() > STUCK_BYTES;
+        match waits.stands(is_answered, has_body) {
             Some(waits) => {
                 let progress = self.outgoing.received().wrapping_add(taken);
                 let standing = &mut patience.standing;
@@ -246,15 +252,17 @@ pub fn note_failure(
 }
 
 impl ExchangeWait {
-    /// The event of its client that it is. With a response under way, either end may be the one
-    /// that has nothing to say.
-    fn of_client(self, is_answered: bool) -> Option<ClientWait> {
+    /// The event for which a request stands in line. With a response under way, either end may be
+    /// the one that has nothing to say; then it does so for what is kept of its body alone.
+    fn stands(self, is_answered: bool, has_body: bool) -> Option<ClientWait> {
+        let may_stand = !is_answered || has_body;
         match self {
             ExchangeWait::ClientBody => (!is_answered).then_some(ClientWait::Body),
             ExchangeWait::ClientRead => Some(ClientWait::Read),
-            ExchangeWait::EndpointRead | ExchangeWait::EndpointWrite | ExchangeWait::Nothing => {
-                None
+            ExchangeWait::EndpointRead | ExchangeWait::EndpointWrite => {
+                may_stand.then_some(ClientWait::Endpoint)
             }
+            ExchangeWait::Nothing => None,
         }
     }
 

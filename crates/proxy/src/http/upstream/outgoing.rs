@@ -23,6 +23,9 @@ pub const UNSEEN_BYTES_MAX: usize = 16 << 10;
 /// very many requests may wait for as long as its client likes.
 pub const KEPT_HEAD_BYTES_MAX: usize = 8 << 10;
 
+/// The most that is taken from a client while too much is held and its endpoint does not read.
+const LITTLE_BYTES: usize = 4 << 10;
+
 /// How much of a request is kept once it has been sent, in case it has to be sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeping {
@@ -77,6 +80,8 @@ pub struct Outgoing {
     /// The length of the head in bytes, as far as that can be told.
     head_bytes: u16,
     kept_bytes_max: usize,
+    /// Too much is held for others to take much of it from the client.
+    is_tight: bool,
 }
 
 impl Outgoing {
@@ -107,6 +112,7 @@ impl Outgoing {
             is_head_kept: head_bytes <= keeping.head_bytes_max,
             head_bytes: u16::try_from(head_bytes).unwrap_or(u16::MAX),
             kept_bytes_max: keeping.bytes_max,
+            is_tight: false,
         }
     }
 
@@ -148,7 +154,12 @@ impl Outgoing {
 
     /// Whether more of it may be put in.
     pub fn has_room(&self) -> bool {
-        self.buffer.len() - self.sent < BUFFER_BYTES
+        let most = if self.is_tight {
+            LITTLE_BYTES
+        } else {
+            BUFFER_BYTES
+        };
+        self.buffer.len() - self.sent < most
     }
 
     /// The bytes that wait to be sent.
@@ -195,6 +206,11 @@ impl Outgoing {
         self.is_head_kept &= self.is_complete && !self.has_body;
         self.kept_bytes_max = 0;
         self.forget();
+    }
+
+    /// Takes little from the client beyond what is there, or as much as there is room for again.
+    pub fn tighten(&mut self, is_tight: bool) {
+        self.is_tight = is_tight;
     }
 
     /// Begins anew, on another connection.

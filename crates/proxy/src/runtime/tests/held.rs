@@ -525,3 +525,56 @@ async fn tunnels_that_nobody_reads_are_bounded_and_leave_others_alone() {
     };
     Box::pin(LocalSet::new().run_until(story)).await;
 }
+
+#[tokio::test]
+async fn stuck_uploads_of_one_namespace_leave_those_of_another_alone() {
+    const MAX: usize = 2 << 20;
+    let story = async {
+        let backend = Backend::saying("ok").await;
+        let mut world = World::start();
+        // It takes connections, and reads nothing.
+        let stuck = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        world.put_upstream("stuck", &[stuck.local_addr().unwrap()]);
+        world.put_upstream("u", &[backend.address]);
+        let owned = |host, upstream| Value::Route(Box::new(route(host, "/", upstream)));
+        world.put_all_of("loud", vec![("loud", owned("loud.example", "stuck"))]);
+        world.put_all_of("quiet", vec![("quiet", owned("a.example", "u"))]);
+        let limits = Limits {
+            all_held_bytes_max: MAX,
+            ..Limits::default()
+        };
+        let worker = worker(&world, limits);
+        let counts = &worker.local.counts;
+        let head = "POST / HTTP/1.1\r\nHost: loud.example\r\nContent-Length: 50000000\r\n\r\n";
+        let mut clients = Vec::new();
+        for _ in 0..80 {
+            let mut client = serve_by(&worker).await;
+            client.write_all(head.as_bytes()).await.unwrap();
+            let (mut sent, mut rests) = (0, 0);
+            // Until the sockets take no more.
+            while rests < 50 && sent < 32 << 20 {
+                match client.try_write(&[b'x'; 64 << 10]) {
+                    Ok(count) => (sent, rests) = (sent + count, 0),
+                    Err(_) => rests += 1,
+                }
+                yield_now().await;
+            }
+            clients.push(client);
+            let most = held_most(&worker).await;
+            assert!(most <= MAX + MAX / 2, "{most} bytes");
+            if held(&worker) > MAX {
+                break;
+            }
+        }
+        assert!(held(&worker) > MAX, "{} bytes", held(&worker));
+        others_are_served(&worker).await;
+        (0..20).for_each(|_| tick());
+        worker.local.fairness.relieve(counts);
+        held_most(&worker).await;
+        assert!(counts.get(Count::EvictedEndpoint) > 0);
+        others_are_served(&worker).await;
+        drop(clients);
+        until_nothing_is_held(&worker).await;
+    };
+    Box::pin(LocalSet::new().run_until(story)).await;
+}

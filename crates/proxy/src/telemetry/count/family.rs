@@ -51,9 +51,13 @@ pub(super) static FAMILIES: &[Family] = &[
     },
     Family {
         name: "requests_evicted",
-        help: "Requests that waited for their own client, ended to make room for others",
+        help: "Requests that waited, ended to make room for others",
         label: "waits_for",
-        members: &[("body", Count::EvictedBody), ("read", Count::EvictedRead)],
+        members: &[
+            ("body", Count::EvictedBody),
+            ("read", Count::EvictedRead),
+            ("endpoint", Count::EvictedEndpoint),
+        ],
     },
     Family {
         name: "proxy_protocol_headers",

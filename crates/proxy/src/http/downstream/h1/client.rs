@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use super::is_empty;
-use crate::admission::holdings::HeldBytes;
+use crate::admission::holdings::{HeldBytes, TUNNEL_BYTES};
+use crate::admission::spaces::Spots;
 use crate::codec::body::{BodyDecoder, BodyLength, Encoder};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::head::Version;
@@ -317,10 +318,14 @@ impl Peer for H1Client {
         encoder: Encoder,
         out: &mut Buffer,
     ) -> Poll<Result<bool, FailureKind>> {
+        let most = match self.held.may_grow() {
+            true => BUFFER_BYTES,
+            false => TUNNEL_BYTES,
+        };
         loop {
             let mut has_moved = false;
             if let Some(input) = &mut self.input {
-                let room = out.len() + BUFFER_BYTES;
+                let room = out.len() + most;
                 while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
                     let step = self.decoder.step(input.filled());
                     let counts = &self.worker.local.counts;
@@ -346,7 +351,8 @@ impl Peer for H1Client {
             if has_moved {
                 return Poll::Ready(Ok(false));
             }
-            match ready!(self.poll_fill(context)) {
+            let filled = self.stream.poll_fill_part(context, &mut self.input, most);
+            match ready!(filled) {
                 Ok(count) if count > 0 => {}
                 _ => return Poll::Ready(Err(FailureKind::ClientGone)),
             }
@@ -400,6 +406,14 @@ impl Peer for H1Client {
         self.output
             .as_ref()
             .is_none_or(|output| output.len() < BUFFER_BYTES)
+    }
+
+    fn belong(&mut self, space: Spots) {
+        self.held.belong(space);
+    }
+
+    fn space(&self) -> Spots {
+        self.held.owner()
     }
 
     fn hold(&mut self, bytes: usize, below: usize) -> bool {

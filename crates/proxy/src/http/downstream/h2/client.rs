@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use super::Active;
 use super::streams::{Gone, Handle};
+use crate::admission::spaces::Spots;
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer, decimal};
 use crate::codec::frame::Reason;
@@ -277,6 +278,14 @@ impl Peer for H2Client {
             true => BUFFER_BYTES,
             false => WAITING_BYTES,
         }
+    }
+
+    fn belong(&mut self, space: Spots) {
+        self.handle.belong(space);
+    }
+
+    fn space(&self) -> Spots {
+        self.handle.space()
     }
 
     fn hold(&mut self, bytes: usize, below: usize) -> bool {

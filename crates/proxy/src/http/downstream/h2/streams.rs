@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use crate::admission::holdings::HeldBytes;
+use crate::admission::spaces::Spots;
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{self, Reason};
 use crate::codec::trailer::{self, Trailers};
@@ -103,6 +104,8 @@ struct Slot {
     fixed: usize,
     held: usize,
     below: usize,
+    /// The places of the namespace that it is of.
+    owner: Spots,
     /// The bytes that were counted of it last: held, and below.
     counted: [usize; 2],
     trailers: Option<Trailers>,

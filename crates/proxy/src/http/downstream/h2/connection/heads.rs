@@ -1,6 +1,7 @@
 //! Heads in the frames of a connection: of requests, and behind their bodies.
 
 use super::{Connection, OpenedStream, State, Step, check_priority};
+use crate::admission::spaces::NOBODY;
 use crate::codec::frame::{self, FrameHead, Reason, flag};
 use crate::codec::hpack::{Section, Unreadable};
 use crate::http::downstream::h2::request::{self, H2Request, Opening};
@@ -125,7 +126,9 @@ impl Connection {
     /// Whether more may be held for it, as far as others go.
     fn may_hold(&self) -> bool {
         let held = self.shared.with(|streams| streams.held());
-        self.local.fairness.may_hold(held, &self.local.counts)
+        // Whose stream it is to be its head says.
+        let fairness = &self.local.fairness;
+        fairness.may_hold(NOBODY, held, &self.local.counts)
     }
 
     fn give_up(&self, error: Unreadable) -> Fault {

@@ -3,6 +3,7 @@
 //! worker; see [`crate::admission::holdings`].
 
 use super::{Slot, Streams, wake};
+use crate::admission::spaces::{NOBODY, Spots};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::deadline::Deadline;
 
@@ -31,9 +32,9 @@ impl Streams {
         self.holding.bytes()
     }
 
-    /// Whether more may be held for it, as far as others go.
-    pub fn may_grow(&self) -> bool {
-        self.holding.may_grow()
+    /// Whether more may be held for a stream of a namespace, as far as others go.
+    pub fn may_grow_for(&self, owner: Spots) -> bool {
+        self.holding.may_grow_for(owner)
     }
 
     /// Whether the connection has to go because too much is held.
@@ -60,8 +61,24 @@ impl Streams {
         let now = [slot.memory(), slot.below];
         let before = std::mem::replace(&mut slot.counted, now);
         if now != before {
-            self.change(now, before);
+            let owner = slot.owner;
+            self.change(owner, now, before);
         }
+    }
+
+    /// A slot's stream is of a namespace from now on.
+    pub(super) fn belong(&mut self, place: usize, owner: Spots) {
+        let Some(slot) = self.slots.get_mut(place) else {
+            return;
+        };
+        let before = std::mem::replace(&mut slot.owner, owner);
+        if before == owner {
+            return;
+        }
+        let [held, below] = slot.counted;
+        self.holding.assign(before, held + below, 0);
+        self.holding.assign(owner, 0, held + below);
+        self.holding.serve(owner);
     }
 
     /// A slot's stream is over, and what was held for it is given back.
@@ -73,11 +90,13 @@ impl Streams {
         if slot.is_growing {
             self.growing.retain(|growing| *growing != place);
         }
-        self.change([0, 0], slot.counted);
+        self.change(slot.owner, [0, 0], slot.counted);
     }
 
-    fn change(&mut self, now: [usize; 2], before: [usize; 2]) {
+    fn change(&mut self, owner: Spots, now: [usize; 2], before: [usize; 2]) {
         let ([held, below], [held_before, below_before]) = (now, before);
+        self.holding
+            .assign(owner, held_before + below_before, held + below);
         self.held = (self.held + held).saturating_sub(held_before);
         self.below = (self.below + below).saturating_sub(below_before);
         self.tell();
@@ -98,9 +117,13 @@ impl Streams {
     /// none it waits. Where too much is held, each takes a little, and one of them all.
     pub(super) fn may_take(&mut self, place: usize, held: usize) -> usize {
         let slot = self.slots.get(place);
+        let owner = slot.map_or(NOBODY, |slot| slot.owner);
         let has_more = slot.is_some_and(|slot| slot.received.is_some());
         if !has_more || !self.holds_too_much() {
-            return BUFFER_BYTES;
+            return match self.may_grow_for(owner) {
+                true => BUFFER_BYTES,
+                false => LEAST_BYTES,
+            };
         }
         if held < LEAST_BYTES {
             return LEAST_BYTES - held;

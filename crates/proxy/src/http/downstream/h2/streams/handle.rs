@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::{Gone, SharedStreams, Streams, keep, wake};
+use crate::admission::spaces::{NOBODY, Spots};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::Reason;
 use crate::codec::trailer::Trailers;
@@ -178,7 +179,25 @@ impl Handle {
             slot.below = below;
             streams.recount(self.slot);
         }
-        !streams.holds_too_much() && streams.may_grow()
+        let owner = streams
+            .slots
+            .get(self.slot)
+            .map_or(NOBODY, |slot| slot.owner);
+        !streams.holds_too_much() && streams.may_grow_for(owner)
+    }
+
+    /// The namespace that the stream is of.
+    pub fn space(&self) -> Spots {
+        let streams = self.shared.0.borrow();
+        streams
+            .slots
+            .get(self.slot)
+            .map_or(NOBODY, |slot| slot.owner)
+    }
+
+    /// Takes note of the namespace that the stream is of.
+    pub fn belong(&mut self, space: Spots) {
+        self.shared.0.borrow_mut().belong(self.slot, space);
     }
 
     /// Takes note of how many more bytes are held for it for as long as it lasts.
