@@ -95,7 +95,7 @@ impl Holdings {
             own: Cell::new(0),
             told: Cell::new(0),
             leaving: Cell::new(0),
-            spaces: OwnSpaces::new(),
+            spaces: OwnSpaces::default(),
             lines: RefCell::new(Lines {
                 places: FifoSlots::default(),
                 lines: [Fifo::default(); LINES],

@@ -98,15 +98,16 @@ impl Default for AllSpaces {
     }
 }
 
-impl OwnSpaces {
-    /// Sums of nothing.
-    pub fn new() -> Self {
+impl Default for OwnSpaces {
+    fn default() -> Self {
         let row = || vec![Cell::new(OwnSum::default()); PLACES].into_boxed_slice();
         OwnSpaces {
             rows: [row(), row()],
         }
     }
+}
 
+impl OwnSpaces {
     /// So much is held for a namespace in place of so much.
     pub fn change(&self, all: &AllSpaces, spots: Spots, before: u32, now: u32) {
         let change = now as isize - before as isize;
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn sums_of_workers_are_told_in_steps_and_taken_back() {
         let all = AllSpaces::default();
-        let [first, second] = [(); 2].map(|()| OwnSpaces::new());
+        let [first, second] = [(); 2].map(|()| OwnSpaces::default());
         let step = STEP_BYTES as u32;
         first.change(&all, [3, 4], 0, step - 1);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! The bytes that are held for one tunnel: a stream, or what changed its protocol.
 //!
-//! What one end does not read is kept for it, and there is nothing to answer and no time that a
+//! Bytes that one end does not read are kept for it, and there is nothing to answer and no time that a
 //! tunnel has to be over by. So where too much is held for clients a tunnel reads little at a time,
 //! and nothing where far too much is; then those end that hold most and stand still.
 
@@ -24,8 +24,8 @@ pub struct TunnelHeld {
 }
 
 impl TunnelHeld {
-    /// A tunnel of a namespace, for which nothing is held. Where its client's end counts what is held itself, this
-    /// does not do so again.
+    /// A tunnel of a namespace, for which nothing is held. Where its client's end counts what is
+    /// held itself, this does not do so again.
     pub fn new(holdings: &Rc<Holdings>, space: Spots, is_counted: bool) -> Self {
         let alarm = Deadline::new();
         let mut held = match is_counted {

@@ -106,8 +106,8 @@ impl Standing {
         Standing::new(ANSWERS, space)
     }
 
-    /// It waits for its client or its endpoint, has come so far in bytes, and goes when its deadline passes. It
-    /// keeps its place for as long as it does not get on.
+    /// It waits for its client or its endpoint, has come so far in bytes, and goes when its
+    /// deadline passes. It keeps its place for as long as it does not get on.
     pub fn wait(&mut self, waits: ClientWait, progress: u64, deadline: u32) {
         let place = WaitingRequest {
             since: now_ticks(),
@@ -234,7 +234,7 @@ impl Lines {
 
     /// The one of a namespace that has waited longest, if that is for long enough.
     fn first_of(&self, space: u16) -> Option<u32> {
-        let mut longest = None;
+        let mut longest: Option<(u32, u32)> = None;
         for line in &self.lines {
             let all = std::iter::successors(line.first(), |index| self.places.behind(*index));
             let places = all.filter_map(|index| Some((self.places.get(index)?, index)));

@@ -552,7 +552,7 @@ async fn stuck_uploads_of_one_namespace_leave_those_of_another_alone() {
             client.write_all(head.as_bytes()).await.unwrap();
             let (mut sent, mut rests) = (0, 0);
             // Until the sockets take no more.
-            while rests < 50 && sent < 32 << 20 {
+            while rests < 200 && sent < 32 << 20 {
                 match client.try_write(&[b'x'; 64 << 10]) {
                     Ok(count) => (sent, rests) = (sent + count, 0),
                     Err(_) => rests += 1,
