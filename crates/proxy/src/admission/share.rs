@@ -175,8 +175,8 @@ impl Fairness {
     }
 
     /// Whether more may be held for somebody of a namespace for whom so many bytes are held
-    /// already; where it should not, something goes for it: of the namespace for which most is held beyond
-    /// its share, and else what waits for its own client.
+    /// already; where it should not, something goes for it: of the namespace for which most is
+    /// held beyond its share, and else what waits for its own client.
     pub fn may_hold(&self, space: Spots, bytes: usize, counts: &Counts) -> bool {
         if self.holdings.admits(space, bytes) {
             return true;

@@ -175,9 +175,11 @@ impl Attempt<'_> {
         waits: ExchangeWait,
         is_answered: bool,
     ) -> Poll<FailureKind> {
-        if self.deadline.poll_passed(context).is_ready()
-            || self.timers.patience.standing.is_evicted()
-        {
+        let has_passed = self.deadline.poll_passed(context).is_ready();
+        if self.timers.patience.standing.is_evicted() {
+            return Poll::Ready(waits.eviction());
+        }
+        if has_passed {
             return Poll::Ready(waits.timeout());
         }
         if self.outgoing.is_complete() {
@@ -238,6 +240,9 @@ pub fn note_failure(
     target: &Endpoint,
     kind: FailureKind,
 ) {
+    if kind == FailureKind::Overloaded {
+        return;
+    }
     let is_endpoints = matches!(
         kind,
         FailureKind::ConnectFailed
@@ -263,6 +268,14 @@ impl ExchangeWait {
                 may_stand.then_some(ClientWait::Endpoint)
             }
             ExchangeWait::Nothing => None,
+        }
+    }
+
+    /// The end of a request that makes room. That is nobody's fault at the endpoint.
+    fn eviction(self) -> FailureKind {
+        match self {
+            ExchangeWait::EndpointWrite | ExchangeWait::EndpointRead => FailureKind::Overloaded,
+            other => other.timeout(),
         }
     }
 
