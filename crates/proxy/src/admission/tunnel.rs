@@ -1,8 +1,8 @@
 //! The bytes that are held for one tunnel: a stream, or what changed its protocol.
 //!
-//! Bytes that one end does not read are kept for it, and there is nothing to answer and no time that a
-//! tunnel has to be over by. So where too much is held for clients a tunnel reads little at a time,
-//! and nothing where far too much is; then those end that hold most and stand still.
+//! Bytes that one end does not read are kept for it, and there is nothing to answer and no time
+//! that a tunnel has to be over by. So where too much is held for clients a tunnel reads little at
+//! a time, and nothing where far too much is; then those end that hold most and stand still.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
