@@ -11,7 +11,7 @@ const BUSY: u64 = u64::MAX;
 
 /// All connections.
 #[derive(Default)]
-pub struct Guests {
+pub(crate) struct Guests {
     all: Mutex<Vec<Arc<Guest>>>,
     /// Counts what connections have done: their order needs no clock.
     steps: AtomicU64,
@@ -24,14 +24,14 @@ struct Guest {
 }
 
 /// One connection, for as long as it is served.
-pub struct Visit {
+pub(crate) struct Visit {
     guests: Arc<Guests>,
     guest: Arc<Guest>,
 }
 
 impl Guests {
     /// One more connection.
-    pub fn enter(self: &Arc<Self>) -> Visit {
+    pub(crate) fn enter(self: &Arc<Self>) -> Visit {
         let guest = Arc::new(Guest {
             step: AtomicU64::new(self.step()),
             gone: CancellationToken::new(),
@@ -44,7 +44,7 @@ impl Guests {
     }
 
     /// Ends the connection that has done nothing for longest; false where each is being answered.
-    pub fn evict(&self) -> bool {
+    pub(crate) fn evict(&self) -> bool {
         let mut all = self.lock();
         let steps = all.iter().map(|guest| guest.step.load(Ordering::Relaxed));
         let oldest = steps.enumerate().filter(|(_, step)| *step != BUSY);
@@ -66,18 +66,18 @@ impl Guests {
 
 impl Visit {
     /// Its question is being answered.
-    pub fn work(&self) {
+    pub(crate) fn work(&self) {
         self.guest.step.store(BUSY, Ordering::Relaxed);
     }
 
     /// It has yet to read its answer, or to ask.
-    pub fn rest(&self) {
+    pub(crate) fn rest(&self) {
         let step = self.guests.step();
         self.guest.step.store(step, Ordering::Relaxed);
     }
 
     /// Waits until it has to go.
-    pub async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.guest.gone.cancelled().await;
     }
 }

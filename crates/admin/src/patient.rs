@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A stream that breaks once its other end reads too slowly.
-pub struct Patient<S> {
+pub(crate) struct Patient<S> {
     inner: S,
     /// Runs from the first wait to the next flush, whatever is written between.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -20,7 +20,7 @@ pub struct Patient<S> {
 
 impl<S> Patient<S> {
     /// A stream that waits for nothing yet.
-    pub fn new(inner: S) -> Self {
+    pub(crate) fn new(inner: S) -> Self {
         Patient {
             inner,
             waiting: None,

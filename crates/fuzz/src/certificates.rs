@@ -19,7 +19,7 @@ const PRINCIPAL_BYTES_MAX: usize = 2_048;
 
 /// The text that is passed on of a client's certificate is one element of a header field, whatever
 /// its names are, and its principal is one of its names.
-pub fn peer_certificate(bytes: &[u8]) -> bool {
+pub(crate) fn peer_certificate(bytes: &[u8]) -> bool {
     let Some(peer) = peer(&CertificateDer::from(bytes), None) else {
         return false;
     };
@@ -77,7 +77,7 @@ static AUTHORITY: LazyLock<Option<MeshAuthority>> = LazyLock::new(|| {
 });
 
 /// Whatever a request asks for, what is signed says who was proven to ask, and nothing else.
-pub fn sign_request(bytes: &[u8]) -> bool {
+pub(crate) fn sign_request(bytes: &[u8]) -> bool {
     let (Some(authority), Ok(identity)) = (
         AUTHORITY.as_ref(),
         Identity::new("cluster.local", "shop", "web"),
@@ -104,7 +104,7 @@ pub fn sign_request(bytes: &[u8]) -> bool {
 }
 
 /// Two texts are never one identity.
-pub fn identity(bytes: &[u8]) -> bool {
+pub(crate) fn identity(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };

@@ -30,7 +30,7 @@ const BASE: &str = include_str!("documents/base.yaml");
 /// A file of documents is read the same each time, no key is given twice, a document behind the
 /// others is read whatever they are, and JSON means the same whether or not the file says that it
 /// is JSON.
-pub fn documents(bytes: &[u8]) -> bool {
+pub(crate) fn documents(bytes: &[u8]) -> bool {
     let batch = objects_of("a.yaml", bytes);
     let keys: BTreeMap<_, _> = batch.changes.iter().map(|it| (it.key(), it)).collect();
     assert_eq!(keys.len(), batch.changes.len());
@@ -84,7 +84,7 @@ fn settings() -> Settings {
 
 /// Whatever objects say, what is translated of them can be sent and obeyed, so that none of its
 /// texts could end a field of a head, and once they are gone everything is as it was.
-pub fn translated(bytes: &[u8]) -> bool {
+pub(crate) fn translated(bytes: &[u8]) -> bool {
     let changes = objects_of("a.yaml", bytes).changes;
     if changes.is_empty() {
         return false;

@@ -8,7 +8,7 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// The verdict on the first bytes holds whatever follows them, and is reached at last when as many
 /// are there as are ever looked at: how a connection is cut into packets changes nothing.
-pub fn first_bytes(bytes: &[u8]) -> bool {
+pub(crate) fn first_bytes(bytes: &[u8]) -> bool {
     let bytes = bytes.get(..BYTES_MAX).unwrap_or(bytes);
     let mut is_known = false;
     for expected in [Expected::Http, Expected::Bytes, Expected::HttpOrBytes] {
@@ -31,7 +31,7 @@ pub fn first_bytes(bytes: &[u8]) -> bool {
 }
 
 /// A ClientHello is for the same name however it is cut, and for one that is in it.
-pub fn client_hello(bytes: &[u8]) -> bool {
+pub(crate) fn client_hello(bytes: &[u8]) -> bool {
     let whole = hello(bytes, bytes.len());
     for size in [1, 7, 64] {
         assert_eq!(hello(bytes, size), whole, "in pieces of {size}");

@@ -15,7 +15,7 @@ use crate::heads::assert_plain;
 const SECTION_BYTES: usize = 4 << 10;
 
 /// A frame is what its head says, filling is a part of it, and settings are within their range.
-pub fn frames(bytes: &[u8]) -> bool {
+pub(crate) fn frames(bytes: &[u8]) -> bool {
     let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
     let mut count = 0;
     while let Some(head) = FrameHead::read(rest) {
@@ -45,7 +45,7 @@ pub fn frames(bytes: &[u8]) -> bool {
 
 /// However much a head stands for, no more than its bound is kept; what is kept means the same
 /// once it is packed again; and what a request is made of is one.
-pub fn packed_head(bytes: &[u8]) -> bool {
+pub(crate) fn packed_head(bytes: &[u8]) -> bool {
     let mut section = Section::default();
     section.clear(SECTION_BYTES);
     let decoded = HpackDecoder::default().decode(bytes, &mut section);

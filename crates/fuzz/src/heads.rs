@@ -10,7 +10,7 @@ use myriad_proxy::limits::Limits;
 use myriad_proxy::limits::PathRule;
 
 /// Calls with the head of a request that the bytes begin with, if they do.
-pub fn with_head(bytes: &[u8], call: impl FnOnce(&Head<'_>)) -> bool {
+pub(crate) fn with_head(bytes: &[u8], call: impl FnOnce(&Head<'_>)) -> bool {
     let Ok(Some(length)) = HeadFinder::default().find(bytes) else {
         return false;
     };
@@ -23,11 +23,11 @@ pub fn with_head(bytes: &[u8], call: impl FnOnce(&Head<'_>)) -> bool {
 }
 
 /// A head that is taken has one host, one path, and no byte that another could end a line at.
-pub fn request_head(bytes: &[u8]) -> bool {
+pub(crate) fn request_head(bytes: &[u8]) -> bool {
     with_head(bytes, assert_plain)
 }
 
-pub fn assert_plain(head: &Head<'_>) {
+pub(crate) fn assert_plain(head: &Head<'_>) {
     assert!(head.path.starts_with('/') || head.path == "*");
     assert!(!head.path.contains("/../") && !head.path.contains('\\'));
     for field in &head.fields {
@@ -46,7 +46,7 @@ fn is_end(byte: &u8) -> bool {
 /// Request heads of HTTP/2 keep the same rules. The library has read frames and fields, one of them
 /// a line here: what could change the framing is refused, and an upgrade is what it would be over
 /// HTTP/1.1.
-pub fn request_head_2(bytes: &[u8]) -> bool {
+pub(crate) fn request_head_2(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
@@ -99,7 +99,7 @@ fn is_token(text: &str) -> bool {
 }
 
 /// Response heads keep the same rules.
-pub fn response_head(bytes: &[u8]) -> bool {
+pub(crate) fn response_head(bytes: &[u8]) -> bool {
     let Ok(head) = response::parse(bytes, &Limits::default()) else {
         return false;
     };
@@ -112,7 +112,7 @@ pub fn response_head(bytes: &[u8]) -> bool {
 }
 
 /// However a body is cut, it is read alike, and never more comes out than went in.
-pub fn chunked_body(bytes: &[u8]) -> bool {
+pub(crate) fn chunked_body(bytes: &[u8]) -> bool {
     let whole = body(bytes, bytes.len());
     for size in [1, 3, 16] {
         assert_eq!(body(bytes, size), whole);
@@ -141,7 +141,7 @@ fn body(bytes: &[u8], size: usize) -> Option<(Vec<u8>, usize)> {
 }
 
 /// No trailer frames or routes a message, or sets a cookie.
-pub fn trailers(bytes: &[u8]) -> bool {
+pub(crate) fn trailers(bytes: &[u8]) -> bool {
     let Some(trailers) = trailer::parse(bytes) else {
         return false;
     };
@@ -158,7 +158,7 @@ pub fn trailers(bytes: &[u8]) -> bool {
 }
 
 /// A rule leaves a path that it has already treated as it is, and no dot segment is in it.
-pub fn path(bytes: &[u8]) -> bool {
+pub(crate) fn path(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
@@ -178,7 +178,7 @@ pub fn path(bytes: &[u8]) -> bool {
 }
 
 /// A host has no byte that separates it from something else.
-pub fn authority(bytes: &[u8]) -> bool {
+pub(crate) fn authority(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
@@ -191,7 +191,7 @@ pub fn authority(bytes: &[u8]) -> bool {
 }
 
 /// A header takes no more than there is, and what follows it changes nothing.
-pub fn proxy_headers(bytes: &[u8]) -> bool {
+pub(crate) fn proxy_headers(bytes: &[u8]) -> bool {
     let Ok(Some(header)) = proxy_header::parse(bytes) else {
         return false;
     };

@@ -7,7 +7,7 @@ use myriad_sidecar::inject::{Decision, Labels, Reason, Sidecar, decide, inject};
 use serde_json::Value;
 
 /// Whatever somebody writes as an object is one that has a name, or an error that has a place.
-pub fn object(bytes: &[u8]) -> bool {
+pub(crate) fn object(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
@@ -44,7 +44,7 @@ static SIDECAR: LazyLock<Sidecar> = LazyLock::new(|| Sidecar {
 });
 
 /// A Pod that is given a proxy has one afterwards, once, and all containers that it had.
-pub fn pod(bytes: &[u8]) -> bool {
+pub(crate) fn pod(bytes: &[u8]) -> bool {
     let Ok(pod) = serde_json::from_slice::<Value>(bytes) else {
         return false;
     };

@@ -4,7 +4,7 @@ use myriad::restart::message::{MESSAGE_BYTES_MAX, Message, SOCKETS_PER_MESSAGE_M
 
 /// A message of a hot restart, behind the number of files that came with it: it is written as it
 /// was read, to the byte, and speaks of as many files as came.
-pub fn restart_message(bytes: &[u8]) -> bool {
+pub(crate) fn restart_message(bytes: &[u8]) -> bool {
     let Some((files, message)) = bytes.split_first() else {
         return false;
     };

@@ -46,7 +46,7 @@ fn provider(protocol: CheckProtocol) -> Provider {
 }
 
 /// An answer of `envoy.service.auth.v3.Authorization`, as its body.
-pub fn check_grpc(bytes: &[u8]) -> bool {
+pub(crate) fn check_grpc(bytes: &[u8]) -> bool {
     let answered = Answered {
         status: 200,
         fields: Vec::new(),
@@ -56,7 +56,7 @@ pub fn check_grpc(bytes: &[u8]) -> bool {
 }
 
 /// The response of a service over HTTP.
-pub fn check_http(bytes: &[u8]) -> bool {
+pub(crate) fn check_http(bytes: &[u8]) -> bool {
     let Ok(head) = response::parse(bytes, &Limits::default()) else {
         return false;
     };
@@ -75,7 +75,7 @@ pub fn check_http(bytes: &[u8]) -> bool {
 
 /// Answers of `envoy.service.ext_proc.v3.ExternalProcessor`, as their stream carries them: they
 /// are told apart however the stream is cut.
-pub fn processor(bytes: &[u8]) -> bool {
+pub(crate) fn processor(bytes: &[u8]) -> bool {
     let mut arrived = bytes.to_vec();
     let mut whole = Vec::new();
     while let Ok(Some(message)) = process::take(&mut arrived, 0) {

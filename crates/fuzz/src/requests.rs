@@ -28,7 +28,7 @@ static AFFINITY: LazyLock<Affinity> = LazyLock::new(|| Affinity {
 
 /// Every value that is read of a head is a part of it: none goes on where the next one begins,
 /// nobody is believed who is not trusted, and an endpoint is remembered by one cookie alone.
-pub fn request_fields(bytes: &[u8]) -> bool {
+pub(crate) fn request_fields(bytes: &[u8]) -> bool {
     with_head(bytes, |head| {
         assert_eq!(client::address(head, PEER, 0), PEER.into());
         for hops in 1..3 {
@@ -97,7 +97,7 @@ const FORBIDDEN: &str = "/admin/";
 
 /// A rule that closes a path closes all that an endpoint may read as it, and one that opens a path
 /// opens no more than that.
-pub fn guarded_path(bytes: &[u8]) -> bool {
+pub(crate) fn guarded_path(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };

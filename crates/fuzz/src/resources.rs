@@ -6,7 +6,7 @@ use myriad_model::workload::WorkloadNames;
 use myriad_sync::Logged;
 
 /// A resource that is accepted is written as one that is accepted, and the same.
-pub fn resource(bytes: &[u8]) -> bool {
+pub(crate) fn resource(bytes: &[u8]) -> bool {
     let Ok(resource) = decode(&Bytes::copy_from_slice(bytes)) else {
         return false;
     };
@@ -15,7 +15,7 @@ pub fn resource(bytes: &[u8]) -> bool {
 }
 
 /// A resource is written as one that is taken, and the same.
-pub fn assert_written(resource: &myriad_model::Resource) {
+pub(crate) fn assert_written(resource: &myriad_model::Resource) {
     let mut written = Vec::new();
     encode(resource, &mut written);
     let again = decode(&Bytes::from(written.clone()));
@@ -28,7 +28,7 @@ pub fn assert_written(resource: &myriad_model::Resource) {
 }
 
 /// Names in a certificate are bounded, and written as they were read.
-pub fn workload_names(bytes: &[u8]) -> bool {
+pub(crate) fn workload_names(bytes: &[u8]) -> bool {
     let Some(names) = WorkloadNames::from_der(bytes) else {
         return false;
     };
@@ -38,7 +38,7 @@ pub fn workload_names(bytes: &[u8]) -> bool {
 }
 
 /// A commit of the log is written as it was read.
-pub fn log_record(bytes: &[u8]) -> bool {
+pub(crate) fn log_record(bytes: &[u8]) -> bool {
     let Ok(logged) = Logged::decode(Bytes::copy_from_slice(bytes)) else {
         return false;
     };

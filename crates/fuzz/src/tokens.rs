@@ -10,7 +10,7 @@ use myriad_proxy::tls::tickets::{TicketKeys, Ticketer};
 use rustls::server::ProducesTickets;
 
 /// A set of keys is read or refused; one that is read verifies nothing that is no signature.
-pub fn key_set(bytes: &[u8]) -> bool {
+pub(crate) fn key_set(bytes: &[u8]) -> bool {
     let Ok(keys) = KeySet::read(bytes) else {
         return false;
     };
@@ -29,7 +29,7 @@ const SIGNED: &str = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4M
     Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.";
 
 /// A token whose claims are believed is the one that was signed.
-pub fn token(bytes: &[u8]) -> bool {
+pub(crate) fn token(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
@@ -60,7 +60,7 @@ static TICKETS: LazyLock<Option<(Ticketer, Vec<u8>)>> = LazyLock::new(|| {
 
 /// A ticket that was made here is opened, and none of which a byte is another. The first byte says
 /// where those behind it are put in; tickets are good for a day at most, so none is in the corpus.
-pub fn ticket(bytes: &[u8]) -> bool {
+pub(crate) fn ticket(bytes: &[u8]) -> bool {
     let (Some((tickets, made)), Some((at, others))) = (TICKETS.as_ref(), bytes.split_first())
     else {
         return false;

@@ -27,7 +27,7 @@ fn tracing(keeps_context: bool) -> Tracing {
 
 /// The receiver of a request goes on with the trace that it was in, one span further, and sees
 /// one context; what is kept as it is stays the same to the byte.
-pub fn trace_context(bytes: &[u8]) -> bool {
+pub(crate) fn trace_context(bytes: &[u8]) -> bool {
     let start: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\n";
     let text = [start, bytes, b"\r\n"].concat();
     let Some(head) = parse(&text) else {

@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::OffsetDateTime;
 
 /// How long an authority lives. It is replaced long before; see [`Authority::is_due`].
-pub const AUTHORITY_LIFETIME: Duration = Duration::from_secs(3_650 * DAY_SECONDS);
+pub(crate) const AUTHORITY_LIFETIME: Duration = Duration::from_secs(3_650 * DAY_SECONDS);
 
 /// Clocks of a cluster may differ by this much.
 pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(300);

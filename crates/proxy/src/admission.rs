@@ -4,14 +4,14 @@
 //! memory pressure and rate limits.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-pub mod bucket;
-pub mod fifo;
-pub mod holdings;
-pub mod places;
-pub mod pressure;
-pub mod room;
-pub mod share;
-pub mod silent;
-pub mod spaces;
-pub mod tunnel;
-pub mod waiting;
+pub(crate) mod bucket;
+pub(crate) mod fifo;
+pub(crate) mod holdings;
+pub(crate) mod places;
+pub(crate) mod pressure;
+pub(crate) mod room;
+pub(crate) mod share;
+pub(crate) mod silent;
+pub(crate) mod spaces;
+pub(crate) mod tunnel;
+pub(crate) mod waiting;

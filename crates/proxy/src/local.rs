@@ -51,4 +51,4 @@ pub struct Local {
 }
 
 /// A worker's belongings, held by its tasks.
-pub type Shared = Rc<Local>;
+pub(crate) type Shared = Rc<Local>;

@@ -4,14 +4,15 @@
 //! Nothing in here knows a route, a domain or an upstream.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-pub mod border;
-pub mod carrier;
-pub mod deadline;
-pub mod duplex;
+pub(crate) mod border;
+pub(crate) mod carrier;
+pub(crate) mod deadline;
+pub(crate) mod duplex;
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "a library there, a module of tests here")]
 #[path = "../../lab/src/name_server.rs"]
 pub mod name_server;
-pub mod names;
-pub mod record;
-pub mod socket;
-pub mod stream;
+pub(crate) mod names;
+pub(crate) mod record;
+pub(crate) mod socket;
+pub(crate) mod stream;

@@ -1,11 +1,11 @@
 //! The dialects that people write, each in a folder of its own, and the one place that tells the
 //! engine of them.
 
-pub mod holdings;
-pub mod host;
-pub mod ingress;
-pub mod istio;
-pub mod mesh;
+pub(crate) mod holdings;
+pub(crate) mod host;
+pub(crate) mod ingress;
+pub(crate) mod istio;
+pub(crate) mod mesh;
 
 use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Writer;

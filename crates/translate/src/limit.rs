@@ -13,12 +13,12 @@ use std::time::Duration;
 use myriad_model::{RateLimit, SourceRanges};
 
 /// The advice to people who write a limit.
-pub const EXPECTED: &str = "write such as \"100/s burst 200 per client\": a number per s, m or h, \
+pub(crate) const EXPECTED: &str = "write such as \"100/s burst 200 per client\": a number per s, m or h, \
      then burst, then per client, host or route; several separated by commas";
 
 /// One limit as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenLimit {
+pub(crate) struct WrittenLimit {
     requests: u32,
     interval: Duration,
     burst: u32,
@@ -29,12 +29,12 @@ pub struct WrittenLimit {
 
 impl WrittenLimit {
     /// Whether hosts or routes of an object count for themselves.
-    pub fn is_divided(&self) -> bool {
+    pub(crate) fn is_divided(&self) -> bool {
         self.is_per_host || self.is_per_route
     }
 
     /// The limit for a route of an object on a host.
-    pub fn limit(&self, object: &str, host: &str, route: &str) -> RateLimit {
+    pub(crate) fn limit(&self, object: &str, host: &str, route: &str) -> RateLimit {
         let mut name = object.to_owned();
         for part in [
             self.is_per_host.then_some(host),
@@ -62,7 +62,7 @@ impl WrittenLimit {
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// Reads limits; none where any of them is not understood.
-pub fn parse(text: &str) -> Option<Box<[WrittenLimit]>> {
+pub(crate) fn parse(text: &str) -> Option<Box<[WrittenLimit]>> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
     }

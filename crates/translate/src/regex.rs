@@ -11,15 +11,15 @@ use regex_automata::nfa::thompson::{Compiler, Config, NFA};
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Repetition};
 
 /// The most memory in bytes that one regex may take when it is compiled.
-pub const BYTES_MAX: usize = 256 << 10;
+pub(crate) const BYTES_MAX: usize = 256 << 10;
 
 /// The longest text of a regex in bytes. What is longer would hardly compile within
 /// [`BYTES_MAX`], and reading it takes memory before that is known: two letters may stand for a
 /// class of 6 KiB.
-pub const TEXT_BYTES_MAX: usize = 16 << 10;
+pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// The most different regexes of one host, unless the settings say otherwise.
-pub const PER_HOST_MAX: usize = 256;
+pub(crate) const PER_HOST_MAX: usize = 256;
 
 /// The most memory in bytes that a regex takes beside its text, instructions, classes and table.
 const FIXED_BYTES: u64 = 512;
@@ -40,18 +40,18 @@ const TABLE_BYTES_MAX: u64 = 8 << 10;
 const ROW_BYTES: u64 = 1 << 10;
 
 /// The different regexes of one host so far.
-pub struct Regexes {
+pub(crate) struct Regexes {
     known: BTreeSet<Box<str>>,
     max: usize,
 }
 
 /// More regexes than a host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany(pub usize);
+pub(crate) struct TooMany(pub usize);
 
 impl Regexes {
     /// An empty set, for at most so many.
-    pub fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         let known = BTreeSet::new();
         Regexes { known, max }
     }
@@ -60,7 +60,7 @@ impl Regexes {
     ///
     /// # Errors
     /// It is one too many, and none of those that hold.
-    pub fn admit(&mut self, pattern: &str) -> Result<(), TooMany> {
+    pub(crate) fn admit(&mut self, pattern: &str) -> Result<(), TooMany> {
         if self.known.contains(pattern) {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Regexes {
     ///
     /// # Errors
     /// One of them is too many.
-    pub fn admit_all(
+    pub(crate) fn admit_all(
         &mut self,
         path: &PathMatch,
         conditions: &[ValueMatch],
@@ -102,7 +102,7 @@ impl Regexes {
 }
 
 /// The routes that patterns count for once they are compiled.
-pub fn rows<'a>(patterns: impl Iterator<Item = &'a str>) -> u64 {
+pub(crate) fn rows<'a>(patterns: impl Iterator<Item = &'a str>) -> u64 {
     let bytes = patterns.filter_map(bytes);
     let rows = bytes.map(|bytes| bytes.div_ceil(ROW_BYTES));
     rows.fold(0, u64::saturating_add)
@@ -124,14 +124,14 @@ pub fn bytes(pattern: &str) -> Option<u64> {
 }
 
 /// Whether a proxy can follow the groups of a regex, as far as it can compile it.
-pub fn has_groups_followed(pattern: &str) -> bool {
+pub(crate) fn has_groups_followed(pattern: &str) -> bool {
     let instructions = parse(pattern).map_or(0, |hir| program(&hir));
     instructions <= PathRewrite::INSTRUCTIONS_MAX as u64
 }
 
 /// How all paths begin that a regex takes; at least `/`. Where it does not regard case, in that
 /// in which it is written.
-pub fn literal_start(pattern: &str) -> String {
+pub(crate) fn literal_start(pattern: &str) -> String {
     let mut start = String::new();
     if let Some(hir) = parse(pattern) {
         add_start(&hir, &mut start);
@@ -246,12 +246,12 @@ fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>
 }
 
 /// Whether the proxy can compile a regex.
-pub fn compiles(pattern: &str) -> bool {
+pub(crate) fn compiles(pattern: &str) -> bool {
     compile(pattern).is_some()
 }
 
 /// The number of groups of a regex; `None` where the proxy cannot compile it.
-pub fn groups(pattern: &str) -> Option<usize> {
+pub(crate) fn groups(pattern: &str) -> Option<usize> {
     let groups = compile(pattern)?.group_info().group_len(PatternID::ZERO);
     Some(groups.saturating_sub(1))
 }

@@ -1,47 +1,47 @@
 //! The objects that every dialect refers to: Services and ServiceEntries with their endpoints and
 //! rules, certificates and authorities, and claims to hosts.
 
-pub mod certificate;
+pub(crate) mod certificate;
 mod claim;
 mod client_tls;
-pub mod destination_rule;
+pub(crate) mod destination_rule;
 mod exports;
-pub mod facts;
-pub mod hash_by;
+pub(crate) mod facts;
+pub(crate) mod hash_by;
 mod lent;
 mod locality;
 mod merged;
-pub mod names;
+pub(crate) mod names;
 mod notes;
 mod open_secrets;
-pub mod opened;
+pub(crate) mod opened;
 mod options;
 mod policy_problem;
-pub mod reader;
+pub(crate) mod reader;
 mod rule_facts;
-pub mod sendable;
-pub mod service_entry;
+pub(crate) mod sendable;
+pub(crate) mod service_entry;
 mod shade;
 mod spoken;
 mod subset;
-pub mod trust;
-pub mod units;
-pub mod upstream;
+pub(crate) mod trust;
+pub(crate) mod units;
+pub(crate) mod upstream;
 
-pub use claim::{Claim, Claims, EVERYBODY, suffix_of, twin};
-pub use exports::{EXPORT_TO, exported_to};
-pub use facts::SharedFact;
-pub use lent::CREDENTIAL_NAMESPACES;
-pub use merged::Merged;
-pub use notes::notes;
-pub use options::{of_policy as options, table_of};
-pub use shade::{Above, Deed, Namespaces, Shade, has_default, open_to};
-pub use spoken::Spoken;
+pub(crate) use claim::{Claim, Claims, EVERYBODY, suffix_of, twin};
+pub(crate) use exports::{EXPORT_TO, exported_to};
+pub(crate) use facts::SharedFact;
+pub(crate) use lent::CREDENTIAL_NAMESPACES;
+pub(crate) use merged::Merged;
+pub(crate) use notes::notes;
+pub(crate) use options::{of_policy as options, table_of};
+pub(crate) use shade::{Above, Deed, Namespaces, Shade, has_default, open_to};
+pub(crate) use spoken::Spoken;
 
 use crate::engine::Dialect;
 
 /// The rules that the engine has for objects that every dialect refers to.
-pub const SHARED: Dialect = Dialect {
+pub(crate) const SHARED: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,
     roots: |settings, roots| roots.extend(units::roots(settings)),

@@ -12,9 +12,9 @@ use myriad_api::ObjectKey;
 use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
 use myriad_model::{TlsSettings, Underscores};
 
-pub use bounds::{
-    Bounds, Holding, NAMES_MAX, REDUCED_POINTS, ROW_TEXT_BYTES, SELECTOR_LABELS_MAX, first_names,
-    text_rows,
+pub use bounds::{Bounds, Holding};
+pub(crate) use bounds::{
+    NAMES_MAX, REDUCED_POINTS, ROW_TEXT_BYTES, SELECTOR_LABELS_MAX, first_names, text_rows,
 };
 pub use hsts::Hsts;
 pub use mesh::{MeshProvider, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};

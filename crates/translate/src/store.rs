@@ -1,12 +1,12 @@
 //! Objects at rest, and the maps that the engine keeps.
 
 mod hasher;
-pub mod interner;
-pub mod multimap;
+pub(crate) mod interner;
+pub(crate) mod multimap;
 mod objects;
 mod packed;
-pub mod slab;
+pub(crate) mod slab;
 
-pub use hasher::{Fact, FactHasher};
-pub use objects::{FoundUnder, Objects, Stored, WHOLE, object_fact};
-pub use packed::SliceHead;
+pub(crate) use hasher::{Fact, FactHasher};
+pub(crate) use objects::{FoundUnder, Objects, Stored, WHOLE, object_fact};
+pub(crate) use packed::SliceHead;

@@ -388,7 +388,7 @@ macro_rules! message {
 
             #[allow(non_camel_case_types)]
             #[derive(Clone, Copy)]
-            pub enum Field {
+            pub(crate) enum Field {
                 $($field,)*
                 $($($rare_field,)*)?
             }

@@ -10,7 +10,7 @@ const ROWS_MAX: usize = 100;
 
 /// One annotation that is not honoured as it is meant.
 #[derive(Debug, Serialize)]
-pub struct AnnotationRow<'a> {
+pub(super) struct AnnotationRow<'a> {
     name: &'a str,
     objects: usize,
     /// The worst that was found about it.
@@ -25,7 +25,7 @@ struct Row<'a> {
 }
 
 /// The annotations with errors or warnings, those of most objects first.
-pub fn sum_up(findings: &[Finding]) -> Vec<AnnotationRow<'_>> {
+pub(super) fn sum_up(findings: &[Finding]) -> Vec<AnnotationRow<'_>> {
     let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
     for finding in findings {
         let (Some(name), Some(object)) = (annotation(&finding.field), &finding.object) else {
@@ -67,7 +67,7 @@ fn annotation(field: &str) -> Option<&str> {
 
 impl AnnotationRow<'_> {
     /// The row as a line of text.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let AnnotationRow {
             name,
             objects,

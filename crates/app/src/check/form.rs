@@ -13,7 +13,7 @@ use crate::cli::CheckForm;
 /// All that a check found.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CheckReport<'a> {
+pub(super) struct CheckReport<'a> {
     /// How many objects were read.
     pub objects: usize,
     /// Sorted by place.
@@ -35,7 +35,7 @@ impl CheckReport<'_> {
     ///
     /// # Errors
     /// The output's own error.
-    pub fn print(&self, form: CheckForm, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn print(&self, form: CheckForm, out: &mut impl Write) -> io::Result<()> {
         match form {
             CheckForm::Json => {
                 serde_json::to_writer_pretty(&mut *out, self)?;
@@ -68,7 +68,7 @@ impl CheckReport<'_> {
     }
 
     /// Whether a finding is an error.
-    pub fn has_errors(&self) -> bool {
+    pub(super) fn has_errors(&self) -> bool {
         self.count(Severity::Error) > 0
     }
 

@@ -40,7 +40,7 @@ struct Account {
 }
 
 /// A line for each of these objects that is Istio's, in their order, and their sum.
-pub fn tell<'a>(
+pub(super) fn tell<'a>(
     objects: impl Iterator<Item = &'a ObjectKey>,
     snapshot: &Snapshot,
     findings: &[Finding],

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// The objects of one kind that is not read.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PassedKind {
+pub(super) struct PassedKind {
     api_version: Box<str>,
     kind: Box<str>,
     objects: usize,
@@ -84,7 +84,7 @@ const KINDS: [(&str, &str, &str); 16] = [
 const NO_ROUTING: &str = "nothing to do where it says nothing about who is served";
 
 /// The kinds that were passed over, those that decide routing first.
-pub fn kinds(passed: &BTreeMap<Passed, usize>) -> Vec<PassedKind> {
+pub(super) fn kinds(passed: &BTreeMap<Passed, usize>) -> Vec<PassedKind> {
     let mut kinds: Vec<PassedKind> = passed
         .iter()
         .map(|(kind, count)| judge(kind, *count))
@@ -94,7 +94,7 @@ pub fn kinds(passed: &BTreeMap<Passed, usize>) -> Vec<PassedKind> {
 }
 
 /// How many objects say who is served how and were passed over.
-pub fn count_routing(kinds: &[PassedKind]) -> usize {
+pub(super) fn count_routing(kinds: &[PassedKind]) -> usize {
     let routing = kinds.iter().filter(|kind| kind.decides_routing);
     routing.map(|kind| kind.objects).sum()
 }
@@ -116,7 +116,7 @@ fn judge(passed: &Passed, objects: usize) -> PassedKind {
 
 impl PassedKind {
     /// The kind as a line of text.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let PassedKind {
             api_version,
             kind,

@@ -32,7 +32,7 @@ enum Sign {
 
 /// The objects that one changed default affects.
 #[derive(Debug, Serialize)]
-pub struct Affected {
+pub(super) struct Affected {
     /// Words of its line in CHANGELOG.md.
     line: &'static str,
     change: &'static str,
@@ -44,7 +44,7 @@ pub struct Affected {
 
 /// The objects among changes with content that some default affects, told before translation takes
 /// them.
-pub fn signs_of(changes: &[Change]) -> Vec<(usize, ObjectKey)> {
+pub(super) fn signs_of(changes: &[Change]) -> Vec<(usize, ObjectKey)> {
     let mut found = Vec::new();
     for change in changes {
         let Change::Put(object) = change else {
@@ -62,7 +62,7 @@ pub fn signs_of(changes: &[Change]) -> Vec<(usize, ObjectKey)> {
 }
 
 /// The objects that each changed default affects, by their content and by findings.
-pub fn judge(signs: &[(usize, ObjectKey)], findings: &[Finding]) -> Vec<Affected> {
+pub(super) fn judge(signs: &[(usize, ObjectKey)], findings: &[Finding]) -> Vec<Affected> {
     let of = |(number, default): (usize, &ChangedDefault)| {
         let mut objects = BTreeSet::new();
         let mut look_for = None;
@@ -102,7 +102,7 @@ pub fn judge(signs: &[(usize, ObjectKey)], findings: &[Finding]) -> Vec<Affected
 
 impl Affected {
     /// The change and its objects, a line each.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let change = self.change;
         let former = match self.setting {
             "" => String::new(),

@@ -21,7 +21,7 @@ type Workload = (Box<str>, BTreeMap<String, String>);
 
 /// The views of sidecars.
 #[derive(Default)]
-pub struct Beside {
+pub(super) struct Beside {
     views: BTreeMap<Workload, Arc<str>>,
     standings: BTreeMap<Arc<str>, Standing>,
     /// Views that nobody follows.
@@ -45,18 +45,18 @@ struct Standing {
 impl Beside {
     /// Finds the view of a Pod, and puts it where it is not there. Who asked is answered by
     /// [`Beside::answer`], once it has been translated.
-    pub fn ask(&mut self, engine: &mut Engine, pod: &str, answer: Answer) {
+    pub(super) fn ask(&mut self, engine: &mut Engine, pod: &str, answer: Answer) {
         let found = workload(engine, pod).and_then(|workload| self.put(engine, pod, workload));
         self.waiting.push((answer, found));
     }
 
     /// Whether anybody waits for an answer.
-    pub fn is_asked(&self) -> bool {
+    pub(super) fn is_asked(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Answers whoever waits.
-    pub fn answer(&mut self) {
+    pub(super) fn answer(&mut self) {
         for (answer, found) in self.waiting.drain(..) {
             // Who does not wait any more asks again.
             let _ = answer.send(found);
@@ -64,7 +64,7 @@ impl Beside {
     }
 
     /// Notes that a proxy follows a view, or does not any more.
-    pub fn follow(&mut self, view: &str, is_there: bool) {
+    pub(super) fn follow(&mut self, view: &str, is_there: bool) {
         if let Some(standing) = self.standings.get_mut(view) {
             standing.followers = match is_there {
                 true => standing.followers + 1,
@@ -80,13 +80,13 @@ impl Beside {
     }
 
     /// Whether the proxy of a Pod has asked.
-    pub fn knows(&self, pod: &str) -> bool {
+    pub(super) fn knows(&self, pod: &str) -> bool {
         self.pods.contains_key(pod)
     }
 
     /// Looks at a Pod that has changed. The view that is not its own any more is returned, to be
     /// taken away: its proxies come back, and each finds its own.
-    pub fn look(&mut self, engine: &Engine, pod: &str) -> Option<Arc<str>> {
+    pub(super) fn look(&mut self, engine: &Engine, pod: &str) -> Option<Arc<str>> {
         let known = self.pods.get(pod)?.clone();
         let workload = workload(engine, pod);
         let own = workload.as_ref().and_then(|it| self.views.get(it));
@@ -104,7 +104,7 @@ impl Beside {
     }
 
     /// The views that nobody has followed for a while. They are forgotten.
-    pub fn sweep(&mut self) -> Vec<Arc<str>> {
+    pub(super) fn sweep(&mut self) -> Vec<Arc<str>> {
         let now = clock::now();
         let idle = self.idle.iter().filter(|view| {
             let since = self.standings.get(*view).map(|standing| standing.since);

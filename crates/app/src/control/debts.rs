@@ -11,10 +11,10 @@ use std::time::Duration;
 use myriad_base::clock::Instant;
 
 /// The processor time from which on a batch is heavy.
-pub const HEAVY_MIN: Duration = Duration::from_millis(100);
+pub(super) const HEAVY_MIN: Duration = Duration::from_millis(100);
 
 /// The longest that a namespace waits for one batch.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How much longer than it waits a namespace is translated alone.
 const ALONE_FOR: Duration = Duration::from_secs(10);
@@ -23,11 +23,11 @@ const ALONE_FOR: Duration = Duration::from_secs(10);
 const ACTIVE_FOR: Duration = Duration::from_secs(60);
 
 /// The most namespaces that are remembered. Beyond it the ones go that cost least.
-pub const DEBTORS_MAX: usize = 1_024;
+pub(super) const DEBTORS_MAX: usize = 1_024;
 
 /// The way in which it is the turn of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub(super) enum Turn {
     /// In one batch with all others.
     Together,
     /// In a batch of its own.
@@ -38,7 +38,7 @@ pub enum Turn {
 
 /// The wait that a heavy batch leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Debt {
+pub(super) struct Debt {
     /// The namespace that waits.
     pub namespace: Box<str>,
     /// The processor time of its batch.
@@ -48,7 +48,7 @@ pub struct Debt {
 }
 
 /// The debts of all namespaces.
-pub struct Debts {
+pub(super) struct Debts {
     /// The part of the time that one namespace may have, in percent: 1 to 100.
     share: u32,
     /// Namespaces that never owe anything.
@@ -73,7 +73,7 @@ struct Account {
 impl Debts {
     /// No debts. `share` is in percent; 0 is no bound. The namespace of objects without one is
     /// among the operators.
-    pub fn new(share: u32, mut operators: BTreeSet<Box<str>>) -> Debts {
+    pub(super) fn new(share: u32, mut operators: BTreeSet<Box<str>>) -> Debts {
         operators.insert("".into());
         Debts {
             share: match share {
@@ -88,7 +88,7 @@ impl Debts {
     }
 
     /// Notes that something of a namespace begins to wait for its turn.
-    pub fn see(&mut self, namespace: &str, now: Instant) {
+    pub(super) fn see(&mut self, namespace: &str, now: Instant) {
         match &mut self.latest {
             Some((known, at)) if **known == *namespace => *at = now,
             latest => {
@@ -99,7 +99,7 @@ impl Debts {
     }
 
     /// The way in which it is a namespace's turn now.
-    pub fn turn(&self, namespace: &str, now: Instant) -> Turn {
+    pub(super) fn turn(&self, namespace: &str, now: Instant) -> Turn {
         match self.accounts.get(namespace) {
             Some(account) if account.waits_until > now => Turn::Deferred(account.waits_until),
             Some(account) if account.alone_until > now => Turn::Alone,
@@ -109,7 +109,7 @@ impl Debts {
 
     /// Charges a namespace a batch that it had for itself and that ended `now`. It owes nothing
     /// while nobody else changes anything, unless `others_wait`.
-    pub fn charge(
+    pub(super) fn charge(
         &mut self,
         namespace: Box<str>,
         cost: Duration,
@@ -139,7 +139,12 @@ impl Debts {
     /// Lets namespaces that shared a batch go alone for a while, if it was heavy; returns whether
     /// it was. The while is longer than a debt for it would be: whoever shares on purpose gains
     /// nothing by it.
-    pub fn suspect(&mut self, namespaces: Vec<Box<str>>, cost: Duration, now: Instant) -> bool {
+    pub(super) fn suspect(
+        &mut self,
+        namespaces: Vec<Box<str>>,
+        cost: Duration,
+        now: Instant,
+    ) -> bool {
         let Some(wait) = self.wait(cost) else {
             return false;
         };

@@ -38,7 +38,7 @@ pub enum Event {
 }
 
 /// Takes the name of a view to the one who asked; none where its Pod is not known.
-pub type Answer = oneshot::Sender<Option<Arc<str>>>;
+pub(super) type Answer = oneshot::Sender<Option<Arc<str>>>;
 
 /// The most events that wait in the inbox. A source that finds it full waits: what would pile up
 /// here during a first list is memory that a million small objects leave in pieces.

@@ -6,13 +6,13 @@ use myriad_api::ObjectKind;
 use myriad_base::clock::Instant;
 
 /// Up to which revision of its source each kind is contained.
-pub type Positions = Vec<(ObjectKind, u64)>;
+pub(super) type Positions = Vec<(ObjectKind, u64)>;
 
 /// Batches of which something waits, in the order in which they came. One of which nothing waits
 /// any more is a part of the one before it, so that there is never more than one for each change
 /// that waits, however long the oldest does.
 #[derive(Default)]
-pub struct Marks {
+pub(super) struct Marks {
     marks: BTreeMap<u64, Mark>,
     /// The number of the next batch.
     next: u64,
@@ -27,22 +27,22 @@ struct Mark {
 
 impl Marks {
     /// Whether there is nothing to claim, now or later.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.marks.len()
     }
 
     /// The number of the batch that is added next.
-    pub fn next_number(&self) -> u64 {
+    pub(super) fn next_number(&self) -> u64 {
         self.next
     }
 
     /// Adds a batch of which so many changes wait.
-    pub fn add(&mut self, waiting: usize, since: Instant, positions: Positions) {
+    pub(super) fn add(&mut self, waiting: usize, since: Instant, positions: Positions) {
         let number = self.next;
         self.next += 1;
         if waiting == 0
@@ -60,7 +60,7 @@ impl Marks {
     }
 
     /// Notes that a change of a batch does not wait any more. Returns when the batch came.
-    pub fn leave(&mut self, number: u64) -> Option<Instant> {
+    pub(super) fn leave(&mut self, number: u64) -> Option<Instant> {
         let mark = self.marks.get_mut(&number)?;
         mark.waiting = mark.waiting.saturating_sub(1);
         let (since, is_done) = (mark.since, mark.waiting == 0);
@@ -76,13 +76,13 @@ impl Marks {
     }
 
     /// Whether nothing of the oldest batch waits.
-    pub fn is_claimable(&self) -> bool {
+    pub(super) fn is_claimable(&self) -> bool {
         let first = self.marks.first_key_value();
         first.is_some_and(|(_, mark)| mark.waiting == 0)
     }
 
     /// The positions up to which nothing waits. They are forgotten.
-    pub fn claim(&mut self) -> Positions {
+    pub(super) fn claim(&mut self) -> Positions {
         let mut claimed = Vec::new();
         while self.is_claimable()
             && let Some((_, mark)) = self.marks.pop_first()

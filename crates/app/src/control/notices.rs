@@ -11,7 +11,7 @@ use myriad_translate::FindingsChange;
 use super::debts::Debt;
 
 /// The most namespaces of which people are told at a time; all are counted.
-pub const NOTICES_MAX: usize = 100;
+pub(super) const NOTICES_MAX: usize = 100;
 
 /// How much longer than the wait a finding stays. A namespace that goes on as before is told of
 /// once, and not with each of its batches.
@@ -19,7 +19,7 @@ const STAYS_FOR: Duration = Duration::from_secs(60);
 
 /// The findings about namespaces that wait.
 #[derive(Default)]
-pub struct Notices {
+pub(super) struct Notices {
     told: BTreeMap<Box<str>, Notice>,
 }
 
@@ -31,7 +31,12 @@ struct Notice {
 impl Notices {
     /// Tells of a debt; `object` is one of those that led to it. Returns the findings that are
     /// new.
-    pub fn tell(&mut self, debt: &Debt, object: Option<ObjectKey>, now: Instant) -> FindingsChange {
+    pub(super) fn tell(
+        &mut self,
+        debt: &Debt,
+        object: Option<ObjectKey>,
+        now: Instant,
+    ) -> FindingsChange {
         let mut change = self.expire(now);
         let until = now + debt.wait + STAYS_FOR;
         if let Some(known) = self.told.get_mut(&debt.namespace) {
@@ -63,7 +68,7 @@ impl Notices {
     }
 
     /// Takes back what was told of those that have not waited for a while.
-    pub fn expire(&mut self, now: Instant) -> FindingsChange {
+    pub(super) fn expire(&mut self, now: Instant) -> FindingsChange {
         let mut change = FindingsChange::default();
         self.told.retain(|_, notice| {
             let is_over = notice.until <= now;

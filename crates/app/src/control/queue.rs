@@ -20,7 +20,7 @@ use super::marks::{Marks, Positions};
 
 /// The most objects that wait. A batch that has begun to be taken in is taken in whole, so the
 /// queue may exceed it by one batch of a source.
-pub const QUEUE_CHANGES_MAX: usize = 32_768;
+pub(super) const QUEUE_CHANGES_MAX: usize = 32_768;
 
 /// How much is translated at once.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl Fairness {
 }
 
 /// Changes that wait.
-pub struct Queue {
+pub(super) struct Queue {
     shares: Shares,
     waiting: HashMap<ObjectKey, Waiting>,
     /// The namespaces that have something waiting.
@@ -116,7 +116,7 @@ struct Lane {
 
 /// The changes that are translated at once.
 #[derive(Debug)]
-pub struct Cut {
+pub(super) struct Cut {
     /// The changes, one per object.
     pub changes: Vec<Change>,
     /// How far the sources are contained once these changes are applied: nothing of what came
@@ -130,7 +130,7 @@ pub struct Cut {
 
 /// The namespaces of a cut.
 #[derive(Debug, Default)]
-pub struct Holders {
+pub(super) struct Holders {
     /// The ones that may be charged.
     namespaces: Vec<Box<str>>,
     /// How many there are in all.
@@ -139,7 +139,7 @@ pub struct Holders {
 
 impl Queue {
     /// An empty queue.
-    pub fn new(fairness: Fairness) -> Queue {
+    pub(super) fn new(fairness: Fairness) -> Queue {
         Queue {
             shares: fairness.shares,
             waiting: HashMap::new(),
@@ -156,18 +156,18 @@ impl Queue {
     }
 
     /// Whether nothing waits, not even a position.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
     /// Whether no further batch should be taken in.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= QUEUE_CHANGES_MAX || self.marks.len() >= QUEUE_CHANGES_MAX
     }
 
     /// Whether there is something to cut. A queue that is full waits for nobody: those who fill
     /// it would make all others wait.
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(super) fn is_due(&self, now: Instant) -> bool {
         let deferred = self.deferred.first();
         !self.together.is_empty()
             || !self.alone.is_empty()
@@ -176,22 +176,22 @@ impl Queue {
     }
 
     /// When the first of the deferred namespaces goes.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.deferred.first().map(|(until, _)| *until)
     }
 
     /// How many namespaces are deferred.
-    pub fn deferred_len(&self) -> usize {
+    pub(super) fn deferred_len(&self) -> usize {
         self.deferred.len()
     }
 
     /// How long namespaces were deferred that have gone since this was asked last.
-    pub fn take_waited(&mut self) -> Duration {
+    pub(super) fn take_waited(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }
 
     /// Takes in the changes and positions of a batch.
-    pub fn push(&mut self, batch: Batch, now: Instant) {
+    pub(super) fn push(&mut self, batch: Batch, now: Instant) {
         let joint = match self.shares.keeps_batches {
             true => joint(&batch.changes),
             false => BTreeSet::new(),
@@ -230,7 +230,7 @@ impl Queue {
 
     /// The next changes to translate: of each namespace in turn at most its share, or those of one
     /// that goes alone.
-    pub fn cut(&mut self, now: Instant) -> Cut {
+    pub(super) fn cut(&mut self, now: Instant) -> Cut {
         self.release(now);
         let mut cut = Cut {
             changes: Vec::new(),
@@ -261,7 +261,12 @@ impl Queue {
     }
 
     /// Charges what a cut cost, whose translation ended `now`. Returns the debt that it left.
-    pub fn charge(&mut self, holders: Holders, cost: Duration, now: Instant) -> Option<Debt> {
+    pub(super) fn charge(
+        &mut self,
+        holders: Holders,
+        cost: Duration,
+        now: Instant,
+    ) -> Option<Debt> {
         let Holders {
             mut namespaces,
             count,
@@ -285,7 +290,7 @@ impl Queue {
     }
 
     /// Lets all that waits go as if nobody owed anything, until the queue is empty.
-    pub fn hurry(&mut self, now: Instant) {
+    pub(super) fn hurry(&mut self, now: Instant) {
         if self.is_empty() {
             return;
         }

@@ -27,7 +27,7 @@ const ATTEMPTS_MAX: u32 = 5;
 const WARNING_SECONDS: i64 = 7 * 86_400;
 
 /// Looks after the authority of the mesh.
-pub struct AuthorityKeeper {
+pub(super) struct AuthorityKeeper {
     pub client: Client,
     pub namespace: String,
     pub name: String,
@@ -58,7 +58,7 @@ enum Look {
 
 impl AuthorityKeeper {
     /// Looks after it for ever.
-    pub async fn keep(self) {
+    pub(super) async fn keep(self) {
         let mut told: Option<Arc<Finding>> = None;
         let mut has_authority = false;
         loop {

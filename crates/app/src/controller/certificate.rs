@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The newest certificate.
 #[derive(Debug)]
-pub struct Renewed {
+pub(super) struct Renewed {
     names: Vec<String>,
     newest: Mutex<Newest>,
 }
@@ -35,7 +35,7 @@ impl Renewed {
     ///
     /// # Errors
     /// A name that no certificate can have.
-    pub fn new(authority: &Authority, names: Vec<String>) -> anyhow::Result<Arc<Renewed>> {
+    pub(super) fn new(authority: &Authority, names: Vec<String>) -> anyhow::Result<Arc<Renewed>> {
         let first = Newest::issue(Arc::new(copy(authority)?), &names)?;
         Ok(Arc::new(Renewed {
             names,
@@ -44,7 +44,7 @@ impl Renewed {
     }
 
     /// Renews it whenever it is time, for ever.
-    pub async fn keep(self: Arc<Self>) {
+    pub(super) async fn keep(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if let Err(error) = self.renew_if_due() {
@@ -57,7 +57,7 @@ impl Renewed {
     ///
     /// # Errors
     /// It cannot sign; the former certificate stays.
-    pub fn sign_with(&self, authority: &Authority) -> anyhow::Result<()> {
+    pub(super) fn sign_with(&self, authority: &Authority) -> anyhow::Result<()> {
         let known = self.lock().authority.certificate().clone();
         if known == *authority.certificate() {
             return Ok(());

@@ -48,7 +48,7 @@ const EVENTS_MAX: usize = 1_024;
 const THREADS: usize = 2;
 
 /// The parts of the server.
-pub struct Server<'a> {
+pub(super) struct Server<'a> {
     pub settings: &'a Controller,
     pub trust: &'a Trust,
     pub tokens: Arc<Tokens>,
@@ -70,7 +70,7 @@ impl Server<'_> {
     ///
     /// # Errors
     /// A name that no certificate can have, or a thread that cannot be started.
-    pub fn start(
+    pub(super) fn start(
         self,
         listener: std::net::TcpListener,
         metrics: &Metrics,
@@ -145,7 +145,7 @@ impl Server<'_> {
 ///
 /// # Errors
 /// The address cannot be bound.
-pub fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+pub(super) fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address)
         .with_context(|| format!("--sync {address}: cannot be bound"))?;
     listener.set_nonblocking(true)?;
@@ -168,7 +168,7 @@ fn limits(key: [u8; 32], tls: Arc<ServerConfig>) -> ServerSettings {
 ///
 /// # Errors
 /// The cryptography has no TLS 1.3.
-pub fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>> {
+pub(super) fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?

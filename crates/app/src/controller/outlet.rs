@@ -15,7 +15,7 @@ use crate::control::{Addresses, Outlet};
 
 /// Proxies elsewhere. Each stream compares the newest snapshot with what its proxy has, so that a
 /// slow one is never queued for.
-pub struct Fleet {
+pub(super) struct Fleet {
     /// The snapshots that the proxies of each view are told from.
     views: Views,
     main: Arc<str>,
@@ -29,7 +29,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// Proxies that follow these views, of which there is none yet.
-    pub fn new(views: Views, word: Word, claims: Claims) -> Fleet {
+    pub(super) fn new(views: Views, word: Word, claims: Claims) -> Fleet {
         Fleet {
             views,
             main: MAIN.into(),

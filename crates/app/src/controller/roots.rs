@@ -21,10 +21,10 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const MARK: (&str, &str) = ("security.istio.io/tlsMode", "istio");
 
 /// The namespaces with Pods that have a proxy; as many as there are of them.
-pub struct Namespaces(watch::Sender<BTreeSet<Box<str>>>);
+pub(super) struct Namespaces(watch::Sender<BTreeSet<Box<str>>>);
 
 /// Keeps the roots where API servers and Pods find them.
-pub struct RootKeeper {
+pub(super) struct RootKeeper {
     /// The client that writes.
     pub client: Client,
     /// The MutatingWebhookConfiguration.
@@ -35,13 +35,13 @@ pub struct RootKeeper {
 
 impl Namespaces {
     /// An empty set of namespaces, and the channel that tells of it.
-    pub fn new() -> (Self, watch::Receiver<BTreeSet<Box<str>>>) {
+    pub(super) fn new() -> (Self, watch::Receiver<BTreeSet<Box<str>>>) {
         let (namespaces, heard) = watch::channel(BTreeSet::new());
         (Namespaces(namespaces), heard)
     }
 
     /// Learns the namespaces of Pods that came or changed.
-    pub fn look(&self, batch: &Batch) {
+    pub(super) fn look(&self, batch: &Batch) {
         let pods = batch.changes.iter().filter_map(|change| match change {
             Change::Put(Object::Pod(pod)) => Some(pod),
             _ => None,
@@ -59,7 +59,7 @@ impl Namespaces {
 
 impl RootKeeper {
     /// Publishes the roots, as PEM, for ever.
-    pub async fn keep(
+    pub(super) async fn keep(
         self,
         mut roots: watch::Receiver<String>,
         mut namespaces: watch::Receiver<BTreeSet<Box<str>>>,

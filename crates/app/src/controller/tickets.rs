@@ -16,7 +16,7 @@ use crate::process::random_key;
 use crate::tickets::text::{self, TicketKey};
 
 /// The Secret.
-pub const SECRET_NAME: &str = "myriad-tickets";
+pub(super) const SECRET_NAME: &str = "myriad-tickets";
 
 /// When the keys were last replaced, in seconds since the epoch; no gateway has such a name.
 const SINCE: &str = "_since";
@@ -31,7 +31,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 const ATTEMPTS_MAX: u32 = 5;
 
 /// Looks after the Secret.
-pub struct TicketKeeper {
+pub(super) struct TicketKeeper {
     client: Client,
     namespace: String,
     /// The names of the gateways.
@@ -51,7 +51,7 @@ enum Step {
 
 impl TicketKeeper {
     /// For these gateways.
-    pub fn new(
+    pub(super) fn new(
         client: Client,
         namespace: String,
         gateways: Vec<Arc<str>>,
@@ -72,7 +72,7 @@ impl TicketKeeper {
     }
 
     /// Looks after it for ever.
-    pub async fn keep(self) {
+    pub(super) async fn keep(self) {
         let mut told = None;
         loop {
             let problem = self.look().await.err().map(|error| format!("{error:#}"));

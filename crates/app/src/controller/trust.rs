@@ -16,7 +16,7 @@ use super::certificate::Renewed;
 use crate::process::random_key;
 
 /// The Secret and the ConfigMap that hold it; the latter has the roots alone.
-pub const AUTHORITY_NAME: &str = "myriad-ca";
+pub(super) const AUTHORITY_NAME: &str = "myriad-ca";
 
 /// The key of the bundle that proxies mount: all roots to be trusted.
 const BUNDLE: &str = "ca.crt";
@@ -30,7 +30,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The shared trust of a cluster's controllers.
 #[derive(Debug)]
-pub struct Trust {
+pub(super) struct Trust {
     /// The authorities.
     pub roots: Roots,
     /// The key of versions: equal content has equal versions, whatever replica sealed it.
@@ -38,7 +38,7 @@ pub struct Trust {
 }
 
 /// A key without a way to be printed.
-pub struct VersionKey(pub [u8; 32]);
+pub(super) struct VersionKey(pub [u8; 32]);
 
 impl std::fmt::Debug for VersionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for VersionKey {
 ///
 /// # Errors
 /// The API server cannot be asked or refuses, or what is kept cannot be read.
-pub async fn provide(client: &Client, namespace: &str) -> anyhow::Result<Trust> {
+pub(super) async fn provide(client: &Client, namespace: &str) -> anyhow::Result<Trust> {
     for _ in 0..ATTEMPTS_MAX {
         match client.secret(namespace, AUTHORITY_NAME).await {
             Ok(secret) => return read(&secret.texts),
@@ -75,7 +75,11 @@ pub async fn provide(client: &Client, namespace: &str) -> anyhow::Result<Trust> 
 ///
 /// # Errors
 /// The API server cannot be asked or refuses.
-pub async fn publish(client: &Client, namespace: &str, roots: &Roots) -> Result<(), CallError> {
+pub(super) async fn publish(
+    client: &Client,
+    namespace: &str,
+    roots: &Roots,
+) -> Result<(), CallError> {
     publish_bundle(client, namespace, AUTHORITY_NAME, &roots.bundle()).await
 }
 
@@ -83,7 +87,7 @@ pub async fn publish(client: &Client, namespace: &str, roots: &Roots) -> Result<
 ///
 /// # Errors
 /// The API server cannot be asked or refuses.
-pub async fn publish_bundle(
+pub(super) async fn publish_bundle(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -98,7 +102,7 @@ pub async fn publish_bundle(
 ///
 /// # Errors
 /// The API server cannot be asked or refuses; the first refusal, once all have been tried.
-pub async fn publish_everywhere(
+pub(super) async fn publish_everywhere(
     client: &Client,
     name: &str,
     bundle: &str,
@@ -118,7 +122,7 @@ pub async fn publish_everywhere(
 
 /// Lets one authority follow another when it is time, and the certificate with it, for ever; all
 /// roots to be trusted are told, as PEM.
-pub async fn keep(
+pub(super) async fn keep(
     client: Client,
     namespace: String,
     certificate: Arc<Renewed>,

@@ -21,7 +21,7 @@ use crate::live::{Live, Newcomer, RefusedResource};
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tells people what happens to proxies.
-pub struct Watcher {
+pub(super) struct Watcher {
     /// The sealer with the cluster's key, to find resources by.
     pub sealer: Sealer,
     pub views: Views,
@@ -36,7 +36,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// Follows the events until the server ends.
-    pub async fn watch_over(mut self, mut events: mpsc::Receiver<Event>) {
+    pub(super) async fn watch_over(mut self, mut events: mpsc::Receiver<Event>) {
         let mut looks = tokio::time::interval(LOOK_INTERVAL);
         loop {
             let found = tokio::select! {

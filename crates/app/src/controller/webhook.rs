@@ -35,7 +35,7 @@ const WARNING_BYTES_MAX: usize = 256;
 const WARNINGS_MAX: usize = 16;
 
 /// A socket that API servers reach.
-pub struct Bound<'a> {
+pub(super) struct Bound<'a> {
     injection: &'a Injection,
     listener: TcpListener,
 }
@@ -74,7 +74,7 @@ enum Verdict {
 ///
 /// # Errors
 /// It cannot be bound.
-pub fn bind(injection: Option<&Injection>) -> anyhow::Result<Option<Bound<'_>>> {
+pub(super) fn bind(injection: Option<&Injection>) -> anyhow::Result<Option<Bound<'_>>> {
     let Some(injection) = injection else {
         return Ok(None);
     };
@@ -93,7 +93,7 @@ impl Bound<'_> {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(
+    pub(super) fn start(
         self,
         tls: Arc<ServerConfig>,
         metrics: &Metrics,

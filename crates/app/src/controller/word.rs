@@ -36,7 +36,7 @@ const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes what there is to say.
 #[derive(Clone)]
-pub struct Word {
+pub(super) struct Word {
     statuses: Statuses,
     events: Events,
     /// The addresses; none before they have been looked up.
@@ -50,7 +50,7 @@ impl Word {
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn start(
+    pub(super) fn start(
         client: &Client,
         settings: &Controller,
         inbox: &mpsc::Sender<Event>,
@@ -107,12 +107,12 @@ impl Word {
     }
 
     /// Whether this process leads.
-    pub fn leads(&self) -> Claim {
+    pub(super) fn leads(&self) -> Claim {
         self.leads.clone()
     }
 
     /// Records findings that are new.
-    pub fn tell(&self, findings: &FindingsChange) {
+    pub(super) fn tell(&self, findings: &FindingsChange) {
         for finding in &findings.added {
             self.events.record(finding);
         }
@@ -120,7 +120,7 @@ impl Word {
 
     /// Says where Ingresses are served. Until that has been looked up there is nothing to say;
     /// if it is nowhere, what was said before is taken back.
-    pub fn state<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
+    pub(super) fn state<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
         let Some(addresses) = self.addresses.borrow().clone() else {
             return;
         };
@@ -131,7 +131,7 @@ impl Word {
     }
 
     /// Takes back what was said of Ingresses that are not served any more.
-    pub fn take_back(&self, unserved: &[Arc<str>]) {
+    pub(super) fn take_back(&self, unserved: &[Arc<str>]) {
         for id in unserved {
             let key = ObjectKey::from_id(ObjectKind::Ingress, id.clone());
             self.statuses.set(key, Arc::default());

@@ -36,13 +36,13 @@ use crate::board;
 mod stream;
 
 /// Finds findings.
-pub type Findings<'a> = &'a dyn Fn(&dyn Fn(&Finding) -> bool) -> Vec<Finding>;
+pub(super) type Findings<'a> = &'a dyn Fn(&dyn Fn(&Finding) -> bool) -> Vec<Finding>;
 
 /// The most names and paths that are offered as what was perhaps meant.
 const OFFERED_MAX: usize = 5;
 
 /// Answers a question.
-pub fn explain(scene: &Scene, question: &Question, findings: Findings<'_>) -> Explanation {
+pub(super) fn explain(scene: &Scene, question: &Question, findings: Findings<'_>) -> Explanation {
     let mut walk = Walk {
         scene,
         question,

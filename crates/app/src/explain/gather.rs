@@ -15,7 +15,7 @@ use super::scene::Scene;
 
 /// Makes tables of the resources that concern these names, and lists every host. Reads through
 /// all routes and domains.
-pub fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
+pub(super) fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
     let mut gathered = Gathered::default();
     let mut taken: Vec<SealedArc> = Vec::new();
     for sealed in snapshot.iter().filter(|it| FIRST.contains(&it.key().kind)) {

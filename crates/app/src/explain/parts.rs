@@ -110,4 +110,4 @@ pub struct UpstreamPart {
 }
 
 /// The most endpoints of an upstream that are listed.
-pub const ENDPOINTS_SHOWN_MAX: usize = 20;
+pub(super) const ENDPOINTS_SHOWN_MAX: usize = 20;

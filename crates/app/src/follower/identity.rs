@@ -34,7 +34,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The certificate that a proxy shows to peers, and the roots to verify them by.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Given {
+pub(super) struct Given {
     pub certificate: Certificate,
     pub roots: Trust,
     /// The trust domains whose workloads are believed.
@@ -42,7 +42,7 @@ pub struct Given {
 }
 
 /// The identity of this proxy, or the want of one.
-pub struct OwnIdentity {
+pub(super) struct OwnIdentity {
     anchors: Option<Anchors>,
     /// The request that has no answer yet. The end of a stream leaves it so.
     open: Option<Request>,
@@ -64,7 +64,7 @@ struct Held {
 }
 
 /// Whether there is an identity that holds.
-pub struct Validity {
+pub(super) struct Validity {
     /// The end of the certificate, in seconds since the epoch; 0 before there is any.
     until: AtomicI64,
     /// When the next one is due, likewise; 0 where that was said to be missed.
@@ -77,7 +77,7 @@ impl OwnIdentity {
     /// None yet. A sidecar awaits its first one: its workload must not start without. A gateway
     /// does not, since most of what it serves needs none. Neither stops being ready when one
     /// ends: what needs it fails, and the rest does not.
-    pub fn new(is_sidecar: bool, readiness: &Readiness, metrics: &Metrics) -> OwnIdentity {
+    pub(super) fn new(is_sidecar: bool, readiness: &Readiness, metrics: &Metrics) -> OwnIdentity {
         let (until, renewals, overdue) = (Gauge::default(), Counter::default(), Gauge::default());
         let help = "Whether the certificate of the mesh is due for renewal and nobody has signed";
         metrics.register("mesh_renewal_overdue", help, overdue.clone());
@@ -103,12 +103,12 @@ impl OwnIdentity {
     }
 
     /// Whether it holds, to be watched where no controller is followed too.
-    pub fn validity(&self) -> Arc<Validity> {
+    pub(super) fn validity(&self) -> Arc<Validity> {
         self.validity.clone()
     }
 
     /// The mesh is known by these now.
-    pub fn anchored(&mut self, anchors: Anchors) -> Option<Given> {
+    pub(super) fn anchored(&mut self, anchors: Anchors) -> Option<Given> {
         if self.anchors.as_ref() == Some(&anchors) {
             return None;
         }
@@ -117,7 +117,7 @@ impl OwnIdentity {
     }
 
     /// A request, if one is due.
-    pub fn request(&mut self, now: i64) -> Option<Bytes> {
+    pub(super) fn request(&mut self, now: i64) -> Option<Bytes> {
         let is_due = match &self.held {
             None => true,
             // A clock that was put back has not come to its beginning yet.
@@ -141,7 +141,7 @@ impl OwnIdentity {
     }
 
     /// Takes the answer to the request, and returns the new certificate if there is one.
-    pub fn signed(&mut self, outcome: Result<Issued, NotSigned>, now: i64) -> Option<Given> {
+    pub(super) fn signed(&mut self, outcome: Result<Issued, NotSigned>, now: i64) -> Option<Given> {
         let request = self.open.take()?;
         let issued = match outcome {
             Ok(issued) => issued,
@@ -230,7 +230,7 @@ impl OwnIdentity {
 
 impl Validity {
     /// Says for ever when an identity ends.
-    pub async fn watch(self: Arc<Self>) {
+    pub(super) async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             let now = clock::unix_seconds();

@@ -24,7 +24,7 @@ const BROKEN_FILE: &str = "commits.log.broken";
 const MEND_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state that is kept on disk.
-pub struct Kept {
+pub(super) struct Kept {
     /// The log; none where the disk does not take it: serving goes on, and a restart fetches
     /// everything.
     log: Option<Log>,
@@ -42,7 +42,7 @@ pub struct Kept {
 
 impl Kept {
     /// Opens the log in a directory, and says what it leads to: the state, and the cluster's key.
-    pub fn open(
+    pub(super) fn open(
         directory: &Path,
         schema_max: u32,
         metrics: &Metrics,
@@ -78,7 +78,7 @@ impl Kept {
     }
 
     /// Keeps a commit that is in service.
-    pub async fn append(&mut self, mut logged: Logged) {
+    pub(super) async fn append(&mut self, mut logged: Logged) {
         if self.history.0.is_connected.load(Relaxed) {
             self.note_followed();
         }
@@ -93,7 +93,7 @@ impl Kept {
     }
 
     /// Writes everything anew where the log has a gap: it would lead to a state that never was.
-    pub async fn mend(&mut self, held: &Snapshot) {
+    pub(super) async fn mend(&mut self, held: &Snapshot) {
         if self.is_suspended.load(Acquire) {
             return;
         }
@@ -118,13 +118,13 @@ impl Kept {
     }
 
     /// The cluster's key is another one now.
-    pub fn rekey(&mut self, key: [u8; 32]) {
+    pub(super) fn rekey(&mut self, key: [u8; 32]) {
         self.key = Some(key);
         self.is_rekeyed = true;
     }
 
     /// Whether a controller is followed.
-    pub fn set_connected(&mut self, is_connected: bool) {
+    pub(super) fn set_connected(&mut self, is_connected: bool) {
         let was_connected = self.history.0.is_connected.swap(is_connected, Relaxed);
         // An attempt that failed is not the end of a connection.
         if is_connected || was_connected {
@@ -134,19 +134,19 @@ impl Kept {
 
     /// Lets go of the log while another process keeps commits here. `mend` writes it anew if that
     /// process does not get live.
-    pub fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         if self.is_suspended.load(Acquire) {
             self.log = None;
         }
     }
 
     /// While this is set nothing is written.
-    pub fn suspension(&self) -> Arc<AtomicBool> {
+    pub(super) fn suspension(&self) -> Arc<AtomicBool> {
         self.is_suspended.clone()
     }
 
     /// The history of the state, for use on another thread.
-    pub fn history(&self) -> History {
+    pub(super) fn history(&self) -> History {
         self.history.clone()
     }
 
@@ -159,7 +159,7 @@ impl Kept {
 
 /// When a controller was followed, and something kept. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct History(Arc<Times>);
+pub(super) struct History(Arc<Times>);
 
 /// Times in seconds since the epoch; 0 for never.
 #[derive(Default)]
@@ -171,7 +171,7 @@ struct Times {
 
 impl History {
     /// How it stands with the controllers at an address.
-    pub fn report(&self, controller: &str) -> FollowedReport {
+    pub(super) fn report(&self, controller: &str) -> FollowedReport {
         let Times {
             is_connected,
             followed_at,

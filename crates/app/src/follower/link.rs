@@ -21,7 +21,7 @@ use crate::settings;
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// Makes connections to controllers.
-pub struct Link {
+pub(super) struct Link {
     address: String,
     name: ServerName<'static>,
     ca_file: PathBuf,
@@ -32,7 +32,7 @@ impl Link {
     ///
     /// # Errors
     /// The host is no name.
-    pub fn new(settings: &settings::Proxy) -> anyhow::Result<Link> {
+    pub(super) fn new(settings: &settings::Proxy) -> anyhow::Result<Link> {
         let (host, port) = &settings.controller;
         let name = ServerName::try_from(host.clone());
         Ok(Link {
@@ -74,7 +74,7 @@ impl Connect for Link {
 }
 
 /// Reads a small text file.
-pub fn read_small(path: &Path) -> io::Result<String> {
+pub(super) fn read_small(path: &Path) -> io::Result<String> {
     let place =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(place)?;

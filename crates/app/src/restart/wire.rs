@@ -16,7 +16,11 @@ use super::message::{MESSAGE_BYTES_MAX, MalformedMessage, Message, SOCKETS_PER_M
 ///
 /// # Errors
 /// The errors of the system; the other process may be gone.
-pub fn send(socket: impl AsFd, message: &Message, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send(
+    socket: impl AsFd,
+    message: &Message,
+    files: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let bytes = message.encode();
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_PER_MESSAGE_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -35,7 +39,7 @@ pub fn send(socket: impl AsFd, message: &Message, files: &[BorrowedFd<'_>]) -> i
 ///
 /// # Errors
 /// The other process is gone or silent, or sent what is no message.
-pub fn receive(socket: impl AsFd) -> io::Result<(Message, Vec<OwnedFd>)> {
+pub(super) fn receive(socket: impl AsFd) -> io::Result<(Message, Vec<OwnedFd>)> {
     let mut bytes = [0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_PER_MESSAGE_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -15,7 +15,7 @@ use crate::process;
 use crate::signals;
 
 /// A proxy in this process: it shares the snapshot's values.
-pub struct Here {
+pub(super) struct Here {
     proxy: Proxy,
     live: Live,
     /// Changes of listeners that were refused, and may be taken another time.
@@ -31,7 +31,7 @@ const HERE: u64 = 0;
 
 impl Here {
     /// This proxy, which shows up as connected. `is_live` is cancelled once it serves.
-    pub fn new(
+    pub(super) fn new(
         proxy: Proxy,
         live: Live,
         is_live: CancellationToken,

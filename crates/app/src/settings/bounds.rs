@@ -13,7 +13,7 @@ const CONTROL_SHARE: u32 = 20;
 
 /// The part of the control thread's time that one costly namespace may have, in percent; 0 is no
 /// bound. What is wrong with it is told by [`read`].
-pub fn control_share(raw: &RawBounds) -> u32 {
+pub(super) fn control_share(raw: &RawBounds) -> u32 {
     let bounds = raw.bounds.iter().filter_map(|text| text.split_once('='));
     let named = bounds.filter(|(name, _)| name.trim() == "control-share");
     let mut read = named.filter_map(|(_, number)| percent(number).ok());
@@ -27,7 +27,7 @@ fn percent(number: &str) -> Result<u32, String> {
 }
 
 /// Checks settings, which take the place of these, one by one.
-pub fn read(raw: &RawBounds, defaults: Bounds, problems: &mut Vec<String>) -> Bounds {
+pub(super) fn read(raw: &RawBounds, defaults: Bounds, problems: &mut Vec<String>) -> Bounds {
     let mut bounds = defaults;
     for text in raw.bounds.iter().filter(|text| !text.is_empty()) {
         if let Err(problem) = set(&mut bounds, text) {

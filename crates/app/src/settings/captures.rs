@@ -22,7 +22,7 @@ pub struct Captures {
 }
 
 /// Checks settings.
-pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Captures {
+pub(super) fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Captures {
     let mut sockets = Vec::new();
     for (name, direction, text) in [
         (

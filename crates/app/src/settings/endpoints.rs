@@ -6,7 +6,7 @@ use super::names::blocks;
 use crate::cli::endpoints::RawEndpoints;
 
 /// Checks settings.
-pub fn read(raw: &RawEndpoints, extent: Extent, problems: &mut Vec<String>) -> Reach {
+pub(super) fn read(raw: &RawEndpoints, extent: Extent, problems: &mut Vec<String>) -> Reach {
     Reach {
         extent,
         allowed: blocks("--endpoint-allow", &raw.endpoint_allow, problems),

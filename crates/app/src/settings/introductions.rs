@@ -6,7 +6,7 @@ use super::names::blocks;
 use crate::cli::RawTraffic;
 
 /// Checks settings.
-pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<Introductions> {
+pub(super) fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<Introductions> {
     let written = raw.proxy_protocol.iter().filter(|text| !text.is_empty());
     let (mut ports, mut is_all) = (Vec::new(), false);
     for text in written {

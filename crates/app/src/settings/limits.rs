@@ -14,7 +14,7 @@ fn path_rule(name: &str) -> Option<PathRule> {
 }
 
 /// The rule that does what MeshConfig says.
-pub fn rule_of(paths: PathNormalization) -> PathRule {
+pub(super) fn rule_of(paths: PathNormalization) -> PathRule {
     match paths {
         PathNormalization::None => PathRule::AsIs,
         PathNormalization::Base => PathRule::Base,
@@ -24,7 +24,7 @@ pub fn rule_of(paths: PathNormalization) -> PathRule {
 }
 
 /// Checks settings.
-pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Limits {
+pub(super) fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Limits {
     let mut limits = Limits::default();
     for text in &raw.limits {
         if let Err(error) = limits.set(text) {

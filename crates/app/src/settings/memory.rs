@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: u64 = 4_096;
 const LIMIT_MAX: u64 = 1 << 60;
 
 /// Checks the setting; `auto` takes the least of what the system allows, and 0 is no budget.
-pub fn read(written: &str, problems: &mut Vec<String>) -> Option<u64> {
+pub(super) fn read(written: &str, problems: &mut Vec<String>) -> Option<u64> {
     if written == "auto" {
         return allowed();
     }

@@ -19,7 +19,7 @@ const RESOLVERS_MAX: usize = 8;
 const DNS_PORT: u16 = 53;
 
 /// Checks settings.
-pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
+pub(super) fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
     let (min, max) = (raw.names.dns_ttl_min, raw.names.dns_ttl_max);
     if min == 0 || min > max || max > DNS_TTL_MAX {
         problems.push(format!(
@@ -66,7 +66,7 @@ pub fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings {
 }
 
 /// Blocks of addresses, or single ones.
-pub fn blocks(name: &str, written: &[String], problems: &mut Vec<String>) -> Vec<IpNet> {
+pub(super) fn blocks(name: &str, written: &[String], problems: &mut Vec<String>) -> Vec<IpNet> {
     let mut blocks = Vec::new();
     for text in written.iter().filter(|text| !text.is_empty()) {
         let address = || text.parse::<IpAddr>().map(IpNet::from);

@@ -19,7 +19,7 @@ pub struct Sharing {
 }
 
 /// Checks settings.
-pub fn read(raw: &RawSharing, problems: &mut Vec<String>) -> Sharing {
+pub(super) fn read(raw: &RawSharing, problems: &mut Vec<String>) -> Sharing {
     let hosts = match &*raw.host_sharing {
         "namespace" => HostSharing::Namespace,
         "cluster" => HostSharing::Cluster,

@@ -13,7 +13,7 @@ use crate::cli::RawTraffic;
 const SOCKET_PATH_BYTES_MAX: usize = 103;
 
 /// Labels as `KEY=VALUE`.
-pub fn labels(written: &[String], problems: &mut Vec<String>) -> BTreeMap<String, String> {
+pub(super) fn labels(written: &[String], problems: &mut Vec<String>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     for text in written.iter().filter(|text| !text.is_empty()) {
         match text.split_once('=') {
@@ -29,7 +29,7 @@ pub fn labels(written: &[String], problems: &mut Vec<String>) -> BTreeMap<String
 }
 
 /// Ranges of ports as `FROM-TO`, or single ones.
-pub fn ranges(written: &[String], problems: &mut Vec<String>) -> Vec<RangeInclusive<u16>> {
+pub(super) fn ranges(written: &[String], problems: &mut Vec<String>) -> Vec<RangeInclusive<u16>> {
     let mut ranges = Vec::new();
     for text in written.iter().filter(|text| !text.is_empty()) {
         let (from, to) = text.split_once('-').unwrap_or((text, text));
@@ -44,7 +44,7 @@ pub fn ranges(written: &[String], problems: &mut Vec<String>) -> Vec<RangeInclus
 }
 
 /// A namespace and a name.
-pub fn name_pair(
+pub(super) fn name_pair(
     setting: &str,
     text: &str,
     problems: &mut Vec<String>,
@@ -58,13 +58,13 @@ pub fn name_pair(
 }
 
 /// The ConfigMap of an ingress-nginx, if one is named.
-pub fn config_map(written: Option<&str>, problems: &mut Vec<String>) -> Option<ObjectKey> {
+pub(super) fn config_map(written: Option<&str>, problems: &mut Vec<String>) -> Option<ObjectKey> {
     let (namespace, name) = name_pair("--nginx-configmap", written?, problems)?;
     Some(ObjectKey::new(ObjectKind::ConfigMap, &namespace, &name))
 }
 
 /// The path of the socket of a hot restart, if any.
-pub fn restart_socket(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<PathBuf> {
+pub(super) fn restart_socket(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<PathBuf> {
     let path = raw.life.restart_socket.clone()?;
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         problems.push(format!(
@@ -76,7 +76,7 @@ pub fn restart_socket(raw: &RawTraffic, problems: &mut Vec<String>) -> Option<Pa
 }
 
 /// The workload of the proxy in the labels of standard metrics.
-pub fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Option<Workload> {
+pub(super) fn workload(written: Option<&str>, problems: &mut Vec<String>) -> Option<Workload> {
     let written = written?;
     match written.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Some(Workload {

@@ -71,7 +71,7 @@ const FIGURES: [Figure; 6] = [
 ];
 
 /// Registers what the process tells of itself, which build it is, and what it left out of the log.
-pub fn register(metrics: &Metrics, version: &'static str) {
+pub(super) fn register(metrics: &Metrics, version: &'static str) {
     for figure in FIGURES {
         metrics.register_plain(figure.name, figure.help, figure);
     }

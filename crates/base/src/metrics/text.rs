@@ -41,7 +41,7 @@ impl Exposition {
 
 /// Writes OpenMetrics as Prometheus' text: there a counter's name has its suffix everywhere, and
 /// units and the end are not written. There are no exemplars.
-pub fn older(text: &str) -> String {
+pub(super) fn older(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut help = None;
     for line in text.lines() {

@@ -13,7 +13,7 @@ use crate::domains::Certificates;
 use crate::load::{Measured, Trouble};
 
 /// One run.
-pub struct Row {
+pub(super) struct Row {
     /// Domains that exist beside the sampled ones.
     pub domains: u64,
     /// The source of changes.
@@ -41,7 +41,7 @@ pub struct Row {
 }
 
 /// Live traffic without and with changes.
-pub struct Live {
+pub(super) struct Live {
     rps: f64,
     idle: Measured,
     during: Measured,
@@ -140,14 +140,14 @@ const COLUMNS: [(&str, usize); 15] = [
 ];
 
 /// Writes rows as they come.
-pub struct Report {
+pub(super) struct Report {
     is_json: bool,
     has_head: bool,
 }
 
 impl Report {
     /// JSON lines, or a table.
-    pub fn new(is_json: bool) -> Self {
+    pub(super) fn new(is_json: bool) -> Self {
         Report {
             is_json,
             has_head: false,
@@ -155,7 +155,7 @@ impl Report {
     }
 
     /// Writes a row.
-    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
+    pub(super) fn add(&mut self, row: &Row) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.is_json {
             serde_json::to_writer(&mut out, &row.figures())?;
@@ -183,7 +183,7 @@ impl Report {
 
 impl Live {
     /// The load at so many requests per second.
-    pub fn new(rps: f64, idle: Measured, during: Measured) -> Self {
+    pub(super) fn new(rps: f64, idle: Measured, during: Measured) -> Self {
         Live { rps, idle, during }
     }
 

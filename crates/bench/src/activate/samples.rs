@@ -9,7 +9,7 @@ use crate::child::Counts;
 
 /// Times and counts.
 #[derive(Default)]
-pub struct Samples {
+pub(super) struct Samples {
     added: Vec<Settled>,
     changed: Vec<Settled>,
     removed: Vec<Settled>,
@@ -42,7 +42,7 @@ pub struct PerDomain {
 
 impl Samples {
     /// Adds, changes and removes one domain, one of so many.
-    pub fn cycle(
+    pub(super) fn cycle(
         &mut self,
         served: &mut Served<'_>,
         (cycle, of): (u64, u64),
@@ -62,29 +62,29 @@ impl Samples {
     }
 
     /// The time from the write of a new domain to its first answer.
-    pub fn activation(&self) -> Quantiles {
+    pub(super) fn activation(&self) -> Quantiles {
         Quantiles::of(times(&self.added))
     }
 
     /// The time from the write of a new certificate to the first answer with it.
-    pub fn change(&self) -> Quantiles {
+    pub(super) fn change(&self) -> Quantiles {
         Quantiles::of(times(&self.changed))
     }
 
     /// The time from the removal to the first alert.
-    pub fn removal(&self) -> Quantiles {
+    pub(super) fn removal(&self) -> Quantiles {
         Quantiles::of(times(&self.removed))
     }
 
     /// New connections that each change took, in order.
-    pub fn connections(&self) -> Vec<u32> {
+    pub(super) fn connections(&self) -> Vec<u32> {
         let cycles = self.added.iter().zip(&self.changed).zip(&self.removed);
         let changes = cycles.flat_map(|((added, changed), removed)| [added, changed, removed]);
         changes.map(|change| change.connections).collect()
     }
 
     /// A count per added domain.
-    pub fn per_domain(&self, count: impl Fn(&Counts) -> u64) -> PerDomain {
+    pub(super) fn per_domain(&self, count: impl Fn(&Counts) -> u64) -> PerDomain {
         PerDomain::of(self.work.iter().map(count).collect())
     }
 }

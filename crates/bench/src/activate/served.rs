@@ -22,12 +22,12 @@ use cluster::InCluster;
 use folder::Directory;
 use inbox::Inbox;
 
-pub use cluster::ClusterFigures;
+pub(crate) use cluster::ClusterFigures;
 
 /// The source of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub(super) enum Source {
     /// Files in a directory.
     Dir,
     /// Typed objects, straight into the inbox.
@@ -37,7 +37,7 @@ pub enum Source {
 }
 
 /// A server of domains, and the way in which changes reach it.
-pub trait World {
+pub(super) trait World {
     /// Does all that comes before the one write that makes a domain, or a change of it, live.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ pub trait World {
 }
 
 /// A world with its domains.
-pub struct Served<'a> {
+pub(super) struct Served<'a> {
     world: Box<dyn World + 'a>,
     generator: &'a Generator,
     prober: Prober,
@@ -103,7 +103,7 @@ pub struct Served<'a> {
 
 /// A change that has come through.
 #[derive(Clone, Copy, Debug)]
-pub struct Settled {
+pub(super) struct Settled {
     /// The time from the write.
     pub after: Duration,
     /// New connections that were made to see it.
@@ -115,7 +115,7 @@ impl<'a> Served<'a> {
     ///
     /// # Errors
     /// A process ended.
-    pub fn start(
+    pub(super) fn start(
         args: &ActivateArgs,
         generator: &'a Generator,
         ground: Option<&'a mut Ground>,
@@ -150,18 +150,18 @@ impl<'a> Served<'a> {
     }
 
     /// The address of HTTPS.
-    pub fn https(&self) -> SocketAddr {
+    pub(super) fn https(&self) -> SocketAddr {
         self.https
     }
 
     /// Seconds to the first snapshot that serves: from the end of the first list (inbox), the
     /// start of the process (directory) or that of the proxy (cluster).
-    pub fn start_s(&self) -> f64 {
+    pub(super) fn start_s(&self) -> f64 {
         self.start.as_secs_f64()
     }
 
     /// The server of domains.
-    pub fn world(&mut self) -> &mut (dyn World + 'a) {
+    pub(super) fn world(&mut self) -> &mut (dyn World + 'a) {
         &mut *self.world
     }
 
@@ -169,7 +169,7 @@ impl<'a> Served<'a> {
     ///
     /// # Errors
     /// The cryptographic library refuses.
-    pub fn fresh(&self, turn: u64, of: u64, version: u64) -> anyhow::Result<Domain> {
+    pub(super) fn fresh(&self, turn: u64, of: u64, version: u64) -> anyhow::Result<Domain> {
         let index = spread(turn, of, self.domains);
         self.generator.domain(Generator::fresh(index), version)
     }
@@ -178,7 +178,7 @@ impl<'a> Served<'a> {
     ///
     /// # Errors
     /// It does not in time, or a process ended.
-    pub fn put(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
+    pub(super) fn put(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
         self.world.prepare(domain)?;
         self.settle(&domain.host, self.generator.answer(domain))
     }
@@ -187,7 +187,7 @@ impl<'a> Served<'a> {
     ///
     /// # Errors
     /// It does not in time, or a process ended.
-    pub fn remove(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
+    pub(super) fn remove(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
         self.world.prepare_removal(domain)?;
         self.settle(&domain.host, Wanted::Alert)
     }
@@ -196,7 +196,7 @@ impl<'a> Served<'a> {
     ///
     /// # Errors
     /// It did not answer.
-    pub fn repeat(&self, turn: u64, connections: u32) -> anyhow::Result<()> {
+    pub(super) fn repeat(&self, turn: u64, connections: u32) -> anyhow::Result<()> {
         // A prime number of turns wanders over the whole name space.
         let index = spread(turn % 997, 997, self.domains);
         let host = self.generator.host(Generator::existing(index));
@@ -207,7 +207,7 @@ impl<'a> Served<'a> {
     ///
     /// # Errors
     /// It did not end well.
-    pub fn stop(self) -> anyhow::Result<()> {
+    pub(super) fn stop(self) -> anyhow::Result<()> {
         self.world.stop()
     }
 
@@ -224,7 +224,7 @@ impl<'a> Served<'a> {
 }
 
 /// The `turn`th of `of` places that are spread over `0..count`.
-pub fn spread(turn: u64, of: u64, count: u64) -> u64 {
+pub(super) fn spread(turn: u64, of: u64, count: u64) -> u64 {
     let place = u128::from(turn) * u128::from(count) / u128::from(of.max(1));
     u64::try_from(place).unwrap_or(u64::MAX)
 }

@@ -30,7 +30,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const NUMBER: i32 = 7;
 
 /// A connection.
-pub struct Database {
+pub(super) struct Database {
     stream: TlsStream<TcpStream>,
     answer: Vec<u8>,
     find: Vec<u8>,
@@ -42,7 +42,7 @@ impl Database {
     ///
     /// # Errors
     /// Nobody is reached, or not who is meant.
-    pub async fn connect(
+    pub(super) async fn connect(
         address: SocketAddr,
         (host, tls): (&str, &Arc<ClientConfig>),
         payload: usize,
@@ -63,7 +63,7 @@ impl Database {
     ///
     /// # Errors
     /// The database does not take it.
-    pub async fn insert(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn insert(&mut self) -> anyhow::Result<()> {
         let insert = message(&insert(self.payload));
         self.transact(&insert, 0).await
     }
@@ -72,7 +72,7 @@ impl Database {
     ///
     /// # Errors
     /// It is not there, or nobody answers.
-    pub async fn find(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn find(&mut self) -> anyhow::Result<()> {
         let find = std::mem::take(&mut self.find);
         let found = self.transact(&find, self.payload).await;
         self.find = find;
@@ -83,7 +83,7 @@ impl Database {
     ///
     /// # Errors
     /// An answer is not as it should be.
-    pub async fn run(&mut self, time: Duration) -> anyhow::Result<Histogram<u64>> {
+    pub(super) async fn run(&mut self, time: Duration) -> anyhow::Result<Histogram<u64>> {
         let mut seen = Histogram::new(3)?;
         let end = Instant::now() + time;
         let mut now = Instant::now();

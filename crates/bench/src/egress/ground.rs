@@ -47,7 +47,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The parts that stay while ways come and go.
-pub struct Ground {
+pub(super) struct Ground {
     mesh: Mesh,
     /// A client without a proxy, and one that has one.
     bare: Network,
@@ -73,7 +73,7 @@ impl Ground {
     ///
     /// # Errors
     /// This is not root, a program is missing, or a proxy does not get ready.
-    pub fn prepare(workers: usize, payload: usize) -> anyhow::Result<Ground> {
+    pub(super) fn prepare(workers: usize, payload: usize) -> anyhow::Result<Ground> {
         let definitions = peer::provided("istio-definitions")?;
         let file = format!("--filename={}", definitions.display());
         kubectl(&["apply", "--server-side", "--force-conflicts", &file], "")?;
@@ -125,7 +125,7 @@ impl Ground {
     ///
     /// # Errors
     /// It is not, or the database does not take the document.
-    pub fn open(&self, case: u8) -> anyhow::Result<()> {
+    pub(super) fn open(&self, case: u8) -> anyhow::Result<()> {
         if let Some(objects) = self.objects(case) {
             kubectl(&["apply", "--filename=-"], &objects)?;
         }
@@ -155,7 +155,7 @@ impl Ground {
     ///
     /// # Errors
     /// The API server refuses.
-    pub fn close(&self, case: u8) -> anyhow::Result<()> {
+    pub(super) fn close(&self, case: u8) -> anyhow::Result<()> {
         match self.objects(case) {
             Some(objects) => kubectl(&["delete", "--filename=-"], &objects),
             None => Ok(()),
@@ -166,7 +166,7 @@ impl Ground {
     ///
     /// # Errors
     /// One of them gets no answer.
-    pub fn load(
+    pub(super) fn load(
         &self,
         case: u8,
         clients: usize,
@@ -196,7 +196,7 @@ impl Ground {
     ///
     /// # Errors
     /// The API server refuses.
-    pub fn leave(self) -> anyhow::Result<()> {
+    pub(super) fn leave(self) -> anyhow::Result<()> {
         self.mesh.leave()
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::table;
 
 /// The measurements of so many clients.
-pub struct Turn {
+pub(super) struct Turn {
     /// The times of transactions in nanoseconds.
     pub latency: Histogram<u64>,
     /// How long it took.
@@ -19,7 +19,7 @@ pub struct Turn {
 
 /// One number of clients of one case.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     case: u8,
     clients: usize,
     tps: f64,
@@ -34,7 +34,7 @@ pub struct Row {
 
 impl Row {
     /// The figures of a turn.
-    pub fn new(case: u8, clients: usize, turn: &Turn) -> Row {
+    pub(super) fn new(case: u8, clients: usize, turn: &Turn) -> Row {
         let latency = &turn.latency;
         let quantile = |share| thousandth(latency.value_at_quantile(share) as f64 / 1e6);
         let count = latency.len().max(1) as f64;

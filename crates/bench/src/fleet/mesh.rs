@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_secs(5);
 
 /// Further settings of the command.
 #[derive(Clone, Debug, clap::Args)]
-pub struct MeshArgs {
+pub(super) struct MeshArgs {
     /// Sidecars of a mesh in place of proxies of a gateway: each follows what the workload of its
     /// own Pod sees, scoped by a Sidecar with `./*` for its namespace.
     #[arg(long)]
@@ -50,14 +50,14 @@ pub struct MeshArgs {
 
 impl MeshArgs {
     /// The most sidecars at once.
-    pub fn sidecars_max(&self) -> usize {
+    pub(super) fn sidecars_max(&self) -> usize {
         self.sidecars + ADDED
     }
 }
 
 /// The figures of a run.
 #[derive(Serialize)]
-pub struct Report {
+pub(super) struct Report {
     services: usize,
     sidecars: usize,
     namespaces: usize,
@@ -131,7 +131,7 @@ struct Run<'a> {
 ///
 /// # Errors
 /// A process that ends, a sidecar that does not get in step.
-pub fn measure(args: &FleetArgs) -> anyhow::Result<Report> {
+pub(super) fn measure(args: &FleetArgs) -> anyhow::Result<Report> {
     let own = &args.mesh;
     let (services, spaces) = (usize::try_from(args.services)?, own.namespaces);
     ensure!(spaces > 0, "there is a namespace");

@@ -17,7 +17,7 @@ use crate::cluster::follower::{Received, Way};
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A fleet.
-pub struct Proxies {
+pub(super) struct Proxies {
     tally: Arc<Tally>,
     received: Vec<Received>,
     drain: Drain,
@@ -25,7 +25,7 @@ pub struct Proxies {
 }
 
 /// The resources that all proxies hold at first, and the key of the cluster.
-pub struct Pattern {
+pub(super) struct Pattern {
     held: Snapshot,
     key: Option<[u8; 32]>,
 }
@@ -56,7 +56,7 @@ const OF_A_DOMAIN: [Kind; 5] = [
 ///
 /// # Errors
 /// It does not get there in time.
-pub fn pattern(way: &Way, domains: u64) -> anyhow::Result<Pattern> {
+pub(super) fn pattern(way: &Way, domains: u64) -> anyhow::Result<Pattern> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -82,7 +82,7 @@ impl Proxies {
     ///
     /// # Errors
     /// The errors of the system.
-    pub fn start(
+    pub(super) fn start(
         way: &Way,
         pattern: &Pattern,
         count: usize,
@@ -114,7 +114,7 @@ impl Proxies {
     ///
     /// # Errors
     /// They do not get there in time.
-    pub fn wait_in_step(&self, but: Option<Digest>) -> anyhow::Result<InStep> {
+    pub(super) fn wait_in_step(&self, but: Option<Digest>) -> anyhow::Result<InStep> {
         self.tally.wait_in_step(but, TIMEOUT)
     }
 
@@ -122,17 +122,17 @@ impl Proxies {
     ///
     /// # Errors
     /// One does all the time.
-    pub fn wait_alone(&self) -> anyhow::Result<()> {
+    pub(super) fn wait_alone(&self) -> anyhow::Result<()> {
         self.tally.wait_alone(TIMEOUT)
     }
 
     /// Bytes that arrived so far, at each.
-    pub fn bytes(&self) -> Vec<u64> {
+    pub(super) fn bytes(&self) -> Vec<u64> {
         self.received.iter().map(Received::bytes).collect()
     }
 
     /// Ends all.
-    pub fn stop(self) {
+    pub(super) fn stop(self) {
         self.drain.start();
         self.runtime.block_on(self.drain.finished());
     }

@@ -8,14 +8,14 @@ use anyhow::{Context, ensure};
 use myriad_model::Digest;
 
 /// The states of all proxies.
-pub struct Tally {
+pub(super) struct Tally {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 /// All proxies are in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InStep {
+pub(super) struct InStep {
     /// The state.
     pub digest: Digest,
     /// When the last one reached it.
@@ -32,7 +32,7 @@ struct State {
 
 impl Tally {
     /// A tally of so many proxies, of which none follows a controller.
-    pub fn new(proxies: usize) -> Tally {
+    pub(super) fn new(proxies: usize) -> Tally {
         let state = State {
             proxies: vec![None; proxies],
             counts: HashMap::new(),
@@ -45,7 +45,7 @@ impl Tally {
     }
 
     /// A proxy has reached a state, or has lost its controller.
-    pub fn set(&self, proxy: usize, digest: Option<Digest>) {
+    pub(super) fn set(&self, proxy: usize, digest: Option<Digest>) {
         let mut state = self.lock();
         let former = std::mem::replace(&mut state.proxies[proxy], digest);
         state.leave(former);
@@ -62,7 +62,11 @@ impl Tally {
     ///
     /// # Errors
     /// They do not get there in time.
-    pub fn wait_in_step(&self, but: Option<Digest>, timeout: Duration) -> anyhow::Result<InStep> {
+    pub(super) fn wait_in_step(
+        &self,
+        but: Option<Digest>,
+        timeout: Duration,
+    ) -> anyhow::Result<InStep> {
         let in_step = |state: &State| {
             let (&digest, &count) = state.counts.iter().next()?;
             let are_all = count == state.proxies.len() && but != Some(digest);
@@ -83,7 +87,7 @@ impl Tally {
     ///
     /// # Errors
     /// One still does after this time.
-    pub fn wait_alone(&self, timeout: Duration) -> anyhow::Result<()> {
+    pub(super) fn wait_alone(&self, timeout: Duration) -> anyhow::Result<()> {
         let waiting = |state: &mut State| !state.counts.is_empty();
         let waited = self
             .changed

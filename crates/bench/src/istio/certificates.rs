@@ -27,7 +27,7 @@ pub enum Keys {
 const SHARED_KEYS: usize = 8;
 
 /// Signs certificates.
-pub struct Authority {
+pub(super) struct Authority {
     /// The keys in PKCS#8 and PEM; empty where each certificate has its own.
     shared: Vec<String>,
     signed: Cell<usize>,
@@ -38,7 +38,7 @@ pub struct Authority {
 
 impl Authority {
     /// A fresh authority.
-    pub fn new(keys: Keys) -> anyhow::Result<Self> {
+    pub(super) fn new(keys: Keys) -> anyhow::Result<Self> {
         let count = match keys {
             Keys::P256 => 0,
             Keys::Rsa => SHARED_KEYS,
@@ -66,7 +66,7 @@ impl Authority {
     }
 
     /// A certificate of the host.
-    pub fn sign(&self, host: &str) -> anyhow::Result<Credential> {
+    pub(super) fn sign(&self, host: &str) -> anyhow::Result<Credential> {
         let mut params = CertificateParams::new([host.to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, host);
         params.use_authority_key_identifier_extension = true;

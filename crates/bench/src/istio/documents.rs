@@ -9,12 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use super::{Domain, Served, path};
 
 /// The namespace of a workspace.
-pub fn namespace(workspace: u32) -> String {
+pub(super) fn namespace(workspace: u32) -> String {
     format!("workspace-{workspace}")
 }
 
 /// The Service of a workspace and its endpoint.
-pub fn workspace(workspace: u32, endpoint: SocketAddr) -> String {
+pub(super) fn workspace(workspace: u32, endpoint: SocketAddr) -> String {
     let namespace = namespace(workspace);
     let (address, port) = (endpoint.ip(), endpoint.port());
     let family = if endpoint.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -49,7 +49,7 @@ ports:
 
 /// The Gateway, the VirtualService and the Secret of a domain, which is served without TLS as well
 /// where that is wanted.
-pub fn domain(served: &Served, paths: u32, is_plain_too: bool) -> String {
+pub(super) fn domain(served: &Served, paths: u32, is_plain_too: bool) -> String {
     let domain = served.domain;
     let (namespace, name) = (namespace(domain.workspace), name(domain));
     let mut text = gateway(&namespace, &name, &[domain]);
@@ -72,7 +72,7 @@ pub fn domain(served: &Served, paths: u32, is_plain_too: bool) -> String {
 }
 
 /// A Gateway with a server for each of these domains.
-pub fn gateway(namespace: &str, name: &str, domains: &[Domain]) -> String {
+pub(super) fn gateway(namespace: &str, name: &str, domains: &[Domain]) -> String {
     let mut text = format!(
         "apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -106,7 +106,7 @@ spec:
 }
 
 /// The VirtualService and the Secret of a domain. The first path is rewritten to `first`.
-pub fn routes(served: &Served, paths: u32, gateway: &str, first: &str) -> String {
+pub(super) fn routes(served: &Served, paths: u32, gateway: &str, first: &str) -> String {
     let domain = served.domain;
     let (namespace, name, host) = (namespace(domain.workspace), name(domain), domain.host());
     let mut text = format!(

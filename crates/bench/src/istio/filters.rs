@@ -16,7 +16,7 @@ use super::write;
 pub const MESH_FILE: &str = "mesh-config";
 
 /// The file with the token that requests bear, beside it.
-pub const TOKEN_FILE: &str = "token";
+pub(super) const TOKEN_FILE: &str = "token";
 
 /// The file with the policies.
 const POLICIES_FILE: &str = "policies.yaml";

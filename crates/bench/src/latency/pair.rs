@@ -38,7 +38,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// All that stays while variants come and go.
-pub struct Ground {
+pub(super) struct Ground {
     mesh: Mesh,
     /// Direct, ours, and the peer's where it takes part.
     ways: Vec<Way>,
@@ -49,7 +49,7 @@ pub struct Ground {
 }
 
 /// A client and a server in networks of their own.
-pub struct Way {
+pub(super) struct Way {
     pub client: Pod,
     pub server: Pod,
     /// The address that requests go to.
@@ -59,7 +59,7 @@ pub struct Way {
 }
 
 /// Two proxies on a way.
-pub struct Pair {
+pub(super) struct Pair {
     name: &'static str,
     processes: Processes,
     /// The path that their output is written to.
@@ -77,7 +77,7 @@ enum Processes {
 
 impl Ground {
     /// Makes networks, servers, Pods and Services.
-    pub fn prepare(args: &LatencyArgs) -> anyhow::Result<Ground> {
+    pub(super) fn prepare(args: &LatencyArgs) -> anyhow::Result<Ground> {
         let envoy = match (args.alone, &args.envoy) {
             (true, _) => None,
             (false, Some(path)) => Some(path.clone()),
@@ -128,17 +128,17 @@ impl Ground {
     }
 
     /// The way without proxies.
-    pub fn direct(&self) -> &Way {
+    pub(super) fn direct(&self) -> &Way {
         &self.ways[0]
     }
 
     /// The ways with proxies, in the order of the pairs that [`Ground::start`] starts.
-    pub fn proxied(&self) -> &[Way] {
+    pub(super) fn proxied(&self) -> &[Way] {
         &self.ways[1..]
     }
 
     /// Starts all proxies of a variant.
-    pub fn start(&self, args: &LatencyArgs, variant: Variant) -> anyhow::Result<Vec<Pair>> {
+    pub(super) fn start(&self, args: &LatencyArgs, variant: Variant) -> anyhow::Result<Vec<Pair>> {
         let mut ways = self.proxied().iter();
         let mut pairs = Vec::new();
         if let Some(way) = ways.next() {
@@ -151,7 +151,7 @@ impl Ground {
     }
 
     /// Ends it.
-    pub fn leave(self) -> anyhow::Result<()> {
+    pub(super) fn leave(self) -> anyhow::Result<()> {
         drop(self.ways);
         self.mesh.leave()
     }
@@ -236,7 +236,7 @@ impl Way {
     }
 
     /// The requests on it.
-    pub fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> Asked {
         Asked {
             address: self.target,
             request: format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.host),
@@ -245,12 +245,12 @@ impl Way {
     }
 
     /// Whether the server was told the identity of the client, which it is by mutual TLS alone.
-    pub fn is_identified(&self) -> bool {
+    pub(super) fn is_identified(&self) -> bool {
         self.is_identified.load(Ordering::Relaxed)
     }
 
     /// Waits until a request is answered, for as long as `check` holds.
-    pub fn wait_answered(
+    pub(super) fn wait_answered(
         &self,
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
@@ -282,23 +282,23 @@ impl Way {
 
 impl Pair {
     /// The name of the pair.
-    pub fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
     /// Looks at memory before any load.
-    pub fn settle(&mut self) -> anyhow::Result<()> {
+    pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         self.rest_mib = self.memory_mib()?;
         Ok(())
     }
 
     /// Memory of the larger one before any load.
-    pub fn rest_mib(&self) -> f64 {
+    pub(super) fn rest_mib(&self) -> f64 {
         self.rest_mib
     }
 
     /// Memory of the larger one.
-    pub fn memory_mib(&self) -> anyhow::Result<f64> {
+    pub(super) fn memory_mib(&self) -> anyhow::Result<f64> {
         let mut most = 0.0_f64;
         for id in self.ids() {
             most = most.max(usage::memory_mib(id)?.0);
@@ -307,12 +307,12 @@ impl Pair {
     }
 
     /// Processor time of both together.
-    pub fn worked(&self) -> anyhow::Result<Duration> {
+    pub(super) fn worked(&self) -> anyhow::Result<Duration> {
         self.ids().into_iter().map(usage::processor_time).sum()
     }
 
     /// Ends them. They must have recorded what the variant says, and nothing else.
-    pub fn stop(self, variant: Variant) -> anyhow::Result<()> {
+    pub(super) fn stop(self, variant: Variant) -> anyhow::Result<()> {
         if let Processes::Ours(ours) = &self.processes {
             let counts = ours[0].counts("istio_requests_total")?;
             let wanted = variant != Variant::None;

@@ -32,7 +32,7 @@ const LOG: &str = "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:P
     %DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%\n";
 
 /// The plan of the peers: identities, Services in scope, and what is recorded.
-pub struct PeerPlan<'a> {
+pub(super) struct PeerPlan<'a> {
     /// The namespace of the identities and of the Services.
     pub namespace: &'a str,
     /// The mesh's root: certificate and key in PEM.
@@ -54,7 +54,7 @@ impl PeerPlan<'_> {
     ///
     /// # Errors
     /// The authority cannot be used.
-    pub fn of_client(&self) -> anyhow::Result<Value> {
+    pub(super) fn of_client(&self) -> anyhow::Result<Value> {
         let all = std::iter::once((SERVER, self.server));
         let services = self.services.iter().map(|(name, at)| (&**name, *at));
         let mut clusters = Vec::new();
@@ -112,7 +112,7 @@ impl PeerPlan<'_> {
     ///
     /// # Errors
     /// The authority cannot be used.
-    pub fn of_server(&self) -> anyhow::Result<Value> {
+    pub(super) fn of_server(&self) -> anyhow::Result<Value> {
         let name = format!("inbound|{PORT}||");
         let services = self.services.iter().map(|(service, at)| {
             let full = format!("outbound|{SERVICE_PORT}||{}", self.host(service));

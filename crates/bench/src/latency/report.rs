@@ -9,7 +9,7 @@ use crate::load::{Schedule, Seen};
 use crate::table;
 
 /// The measurements of one pair in all its turns of a row.
-pub struct Side {
+pub(super) struct Side {
     pub seen: Seen,
     /// Processor time of both proxies.
     pub worked: Duration,
@@ -20,7 +20,7 @@ pub struct Side {
 
 /// One number of connections of one variant.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     variant: Variant,
     connections: usize,
     jitter: bool,
@@ -62,7 +62,7 @@ struct Proxied {
 /// The columns of the table, with their width.
 impl Side {
     /// Nothing yet.
-    pub fn new(rest_mib: f64) -> anyhow::Result<Side> {
+    pub(super) fn new(rest_mib: f64) -> anyhow::Result<Side> {
         Ok(Side {
             seen: Seen::new()?,
             worked: Duration::ZERO,
@@ -80,7 +80,7 @@ impl Side {
 
 impl Row {
     /// The figures of these turns: ours are the first, the peer's the second.
-    pub fn new(
+    pub(super) fn new(
         variant: Variant,
         schedule: Schedule,
         args: &LatencyArgs,

@@ -16,7 +16,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 /// A collector, on a thread that ends with the process.
-pub struct Sink {
+pub(super) struct Sink {
     /// The address that it listens on.
     pub address: SocketAddr,
     bytes: Arc<AtomicU64>,
@@ -27,7 +27,7 @@ impl Sink {
     ///
     /// # Errors
     /// The address is not to be had.
-    pub fn start(address: SocketAddr) -> anyhow::Result<Sink> {
+    pub(super) fn start(address: SocketAddr) -> anyhow::Result<Sink> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -42,7 +42,7 @@ impl Sink {
     }
 
     /// Bytes of spans since the last look.
-    pub fn take(&self) -> u64 {
+    pub(super) fn take(&self) -> u64 {
         self.bytes.swap(0, Ordering::Relaxed)
     }
 }

@@ -20,14 +20,14 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
 /// The failure, and its description.
-pub type Failure = (Trouble, String);
+pub(crate) type Failure = (Trouble, String);
 
 /// A connection, with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-pub struct Client {
+pub(crate) struct Client {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
     /// The length that every body must have.
@@ -36,7 +36,7 @@ pub struct Client {
 
 impl Client {
     /// Connects by TCP and TLS.
-    pub async fn connect(
+    pub(crate) async fn connect(
         config: &Arc<ClientConfig>,
         address: SocketAddr,
         host: &str,
@@ -52,12 +52,15 @@ impl Client {
     }
 
     /// Connects by TCP alone.
-    pub async fn connect_plain(address: SocketAddr) -> Result<Client, Failure> {
+    pub(crate) async fn connect_plain(address: SocketAddr) -> Result<Client, Failure> {
         Client::connect_for(address, BODY_BYTES).await
     }
 
     /// The same, for bodies of this length.
-    pub async fn connect_for(address: SocketAddr, body_bytes: usize) -> Result<Client, Failure> {
+    pub(crate) async fn connect_for(
+        address: SocketAddr,
+        body_bytes: usize,
+    ) -> Result<Client, Failure> {
         let stream = within(connect_tcp(address), Trouble::Connect).await?;
         Ok(Client::over(stream, body_bytes))
     }
@@ -71,7 +74,7 @@ impl Client {
     }
 
     /// Sends a request and reads its answer, which must be the endpoint's; says how long it was.
-    pub async fn ask(&mut self, request: &str) -> Result<usize, Failure> {
+    pub(crate) async fn ask(&mut self, request: &str) -> Result<usize, Failure> {
         within(self.exchange(request), Trouble::Connection).await
     }
 
@@ -98,7 +101,7 @@ impl Client {
 
 /// Whether these are the bytes of a whole answer with such a body; an error if they cannot become
 /// one.
-pub fn is_complete(bytes: &[u8], body_bytes: usize) -> Result<bool, Failure> {
+pub(crate) fn is_complete(bytes: &[u8], body_bytes: usize) -> Result<bool, Failure> {
     let wrong = |text: &str| Err((Trouble::Answer, text.to_owned()));
     let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else {
         return Ok(false);

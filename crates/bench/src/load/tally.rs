@@ -40,7 +40,7 @@ pub struct Measured {
     pub last_error: Option<String>,
 }
 
-pub struct Tally {
+pub(super) struct Tally {
     state: Mutex<State>,
 }
 
@@ -53,7 +53,7 @@ struct State {
 
 impl Tally {
     /// An empty tally.
-    pub fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let latency = Histogram::new_with_bounds(1, 60_000_000, 3)?;
         let state = State {
             latency,
@@ -66,20 +66,20 @@ impl Tally {
     }
 
     /// A request was answered.
-    pub fn record(&self, latency: Duration) {
+    pub(super) fn record(&self, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.lock().latency.saturating_record(micros);
     }
 
     /// A request failed.
-    pub fn fail(&self, trouble: Trouble, text: &str) {
+    pub(super) fn fail(&self, trouble: Trouble, text: &str) {
         let mut state = self.lock();
         *state.errors.entry(trouble).or_default() += 1;
         state.last_error = Some(text.to_owned());
     }
 
     /// Everything since the last look.
-    pub fn take(&self) -> Measured {
+    pub(super) fn take(&self) -> Measured {
         let mut state = self.lock();
         let quantile = |quantile| state.latency.value_at_quantile(quantile) as f64 / 1_000.0;
         let measured = Measured {

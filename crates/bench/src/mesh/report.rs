@@ -13,7 +13,7 @@ const ALL: &str = "all";
 
 /// One service, or all together as who asks sees them.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     service: String,
     /// Processes with a sidecar each; the client counts among all.
     replicas: usize,
@@ -42,7 +42,7 @@ pub struct Row {
 
 impl Row {
     /// The row of a service.
-    pub fn of_service(
+    pub(super) fn of_service(
         service: &Service,
         seen: &Seen,
         time: Duration,
@@ -61,7 +61,7 @@ impl Row {
     }
 
     /// The row of all together, with the controller's processor time and memory.
-    pub fn of_all(
+    pub(super) fn of_all(
         seen: &Seen,
         time: Duration,
         worked: Duration,

@@ -20,11 +20,11 @@ const REPLICAS_MAX: usize = 200;
 const COMMANDS_MAX: usize = 256;
 
 /// The longest file.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A graph without cycles, with one entrypoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Topology {
+pub(super) struct Topology {
     /// The services, in the order of the file.
     pub services: Vec<Service>,
     /// The place of the entrypoint.
@@ -33,7 +33,7 @@ pub struct Topology {
 
 /// One service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Service {
+pub(super) struct Service {
     /// Its name, which is that of its Service too.
     pub name: String,
     /// Processes, each with a sidecar.
@@ -89,7 +89,7 @@ impl Topology {
     ///
     /// # Errors
     /// The problem: the service, the field and the remedy.
-    pub fn parse(text: &str) -> anyhow::Result<Topology> {
+    pub(super) fn parse(text: &str) -> anyhow::Result<Topology> {
         let value: Value = serde_saphyr::from_str(text).context("it is no YAML")?;
         let Value::Object(mut file) = value else {
             bail!("it is no mapping: write `services` with a list");

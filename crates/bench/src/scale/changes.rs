@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_millis(60);
 
 /// The cost of one kind of change.
 #[derive(Debug, Serialize)]
-pub struct Change {
+pub(super) struct Change {
     /// The kind of change.
     change: &'static str,
     domains: u32,
@@ -52,7 +52,7 @@ struct World {
 ///
 /// # Errors
 /// A change does not become live.
-pub fn run(setup: &Setup, endpoint: SocketAddr, samples: u32) -> anyhow::Result<()> {
+pub(super) fn run(setup: &Setup, endpoint: SocketAddr, samples: u32) -> anyhow::Result<()> {
     let all = setup.make()?;
     let more = setup.make_more(samples)?;
     print(&change_rules(setup, endpoint, &all, samples)?)?;

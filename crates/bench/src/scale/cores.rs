@@ -5,18 +5,18 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// Cores by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cores(Vec<usize>);
+pub(crate) struct Cores(Vec<usize>);
 
 impl Cores {
     /// The cores that this process was given.
-    pub fn of_this_process() -> anyhow::Result<Cores> {
+    pub(crate) fn of_this_process() -> anyhow::Result<Cores> {
         let set = sched_getaffinity(None).context("which cores there are")?;
         let cores = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
         Ok(Cores(cores.collect()))
     }
 
     /// The first `count`, and the rest; where nothing is left, both have all of them.
-    pub fn split(&self, count: usize) -> anyhow::Result<(Cores, Cores)> {
+    pub(crate) fn split(&self, count: usize) -> anyhow::Result<(Cores, Cores)> {
         let has = self.0.len();
         ensure!((1..=has).contains(&count), "there are {has} cores");
         let (first, rest) = self.0.split_at(count);
@@ -25,17 +25,17 @@ impl Cores {
     }
 
     /// How many they are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Whether they have one in common.
-    pub fn overlap(&self, other: &Cores) -> bool {
+    pub(crate) fn overlap(&self, other: &Cores) -> bool {
         self.0.iter().any(|core| other.0.contains(core))
     }
 
     /// Starts a process that has only these, which its threads inherit.
-    pub fn start<T>(&self, start: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub(crate) fn start<T>(&self, start: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         let before = sched_getaffinity(None)?;
         sched_setaffinity(None, &self.set()).context("this thread cannot be pinned")?;
         let started = start();
@@ -44,7 +44,7 @@ impl Cores {
     }
 
     /// Moves all threads of this process there.
-    pub fn pin_process(&self) -> anyhow::Result<()> {
+    pub(crate) fn pin_process(&self) -> anyhow::Result<()> {
         let set = self.set();
         for thread in std::fs::read_dir("/proc/self/task")? {
             let name = thread?.file_name();

@@ -12,7 +12,7 @@ use crate::istio::Mode;
 /// The figures for one number of cores. Those of several rounds are their medians, but for
 /// memory and errors: these are the largest, and the sum.
 #[derive(Debug, Default, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     mode: Mode,
     cores: usize,
     /// Whether the traffic and the endpoint run on the same cores.
@@ -59,7 +59,7 @@ pub struct Row {
 }
 
 /// Prints rows as they come.
-pub struct Report {
+pub(crate) struct Report {
     is_json: bool,
     rows: usize,
 }
@@ -77,7 +77,12 @@ struct Figures {
 
 impl Row {
     /// The figures of Myriad, which comes first, and of its peer.
-    pub fn new(args: &ScaleArgs, proxy: &Cores, rest: &Cores, mut outcomes: Vec<Outcome>) -> Row {
+    pub(crate) fn new(
+        args: &ScaleArgs,
+        proxy: &Cores,
+        rest: &Cores,
+        mut outcomes: Vec<Outcome>,
+    ) -> Row {
         let peer = (outcomes.len() > 1).then(|| outcomes.pop()).flatten();
         let Some(own) = outcomes.pop() else {
             return Row::default();
@@ -139,12 +144,12 @@ impl Row {
 
 impl Report {
     /// A report that prints JSON, or a table.
-    pub fn new(is_json: bool) -> Report {
+    pub(crate) fn new(is_json: bool) -> Report {
         Report { is_json, rows: 0 }
     }
 
     /// Prints a row.
-    pub fn add(&mut self, row: &Row) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, row: &Row) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.is_json {
             serde_json::to_writer(&mut out, row)?;
@@ -242,18 +247,18 @@ fn driver_busy(round: &Round) -> f64 {
 }
 
 /// The one in the middle; of an even number, the upper of the two.
-pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Rounds to a tenth.
-pub fn tenth(value: f64) -> f64 {
+pub(crate) fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
 /// Rounds to a hundredth.
-pub fn hundredth(value: f64) -> f64 {
+pub(crate) fn hundredth(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

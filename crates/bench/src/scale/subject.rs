@@ -20,7 +20,7 @@ const WARMING: Duration = Duration::from_millis(1_500);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A proxy that serves the setup.
-pub struct Subject {
+pub(super) struct Subject {
     name: String,
     process: Process,
     address: SocketAddr,
@@ -40,7 +40,7 @@ enum Process {
 }
 
 /// The measurements of one turn.
-pub struct Round {
+pub(crate) struct Round {
     pub seen: Seen,
     /// How long it was.
     pub time: Duration,
@@ -53,7 +53,7 @@ pub struct Round {
 }
 
 /// The measurements of all turns.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub name: String,
     pub start: Duration,
     pub rss_idle_mib: f64,
@@ -62,7 +62,7 @@ pub struct Outcome {
 
 impl Subject {
     /// Writes the objects into a directory and starts `serve` on it.
-    pub fn myriad(
+    pub(super) fn myriad(
         setup: &Setup,
         all: &[Served],
         endpoint: SocketAddr,
@@ -87,7 +87,7 @@ impl Subject {
     }
 
     /// The endpoint itself. Its figures are those of this process, traffic included.
-    pub fn endpoint(endpoint: SocketAddr) -> Subject {
+    pub(super) fn endpoint(endpoint: SocketAddr) -> Subject {
         Subject {
             name: "endpoint".to_owned(),
             process: Process::Endpoint,
@@ -98,7 +98,7 @@ impl Subject {
     }
 
     /// Starts Envoy with the same routes.
-    pub fn envoy(
+    pub(super) fn envoy(
         program: &Path,
         setup: &Setup,
         all: &[Served],
@@ -128,23 +128,23 @@ impl Subject {
     }
 
     /// Its name and version.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// The address where it serves HTTPS.
-    pub fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Looks at its memory before any load.
-    pub fn settle(&mut self) -> anyhow::Result<()> {
+    pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         (self.rss_idle_mib, _) = usage::memory_mib(self.id())?;
         Ok(())
     }
 
     /// Drives it as fast as it answers.
-    pub fn round(&self, traffic: &Traffic, time: Duration) -> anyhow::Result<Round> {
+    pub(super) fn round(&self, traffic: &Traffic, time: Duration) -> anyhow::Result<Round> {
         let driver = traffic.start()?;
         driver.wait_connected()?;
         std::thread::sleep(WARMING);
@@ -170,7 +170,7 @@ impl Subject {
     }
 
     /// Its figures.
-    pub fn result(&self, rounds: Vec<Round>) -> Outcome {
+    pub(super) fn result(&self, rounds: Vec<Round>) -> Outcome {
         Outcome {
             name: self.name.clone(),
             start: self.start,
@@ -180,7 +180,7 @@ impl Subject {
     }
 
     /// Ends it.
-    pub fn stop(self) -> anyhow::Result<()> {
+    pub(super) fn stop(self) -> anyhow::Result<()> {
         match self.process {
             Process::Myriad { child, .. } => child.stop(),
             Process::Envoy(envoy) => {

@@ -34,7 +34,7 @@ const HANDSHAKES_MAX: usize = 32;
 
 /// Traffic to all hosts and paths of a setup.
 #[derive(Clone, Debug)]
-pub struct Traffic {
+pub(super) struct Traffic {
     pub address: SocketAddr,
     pub setup: Setup,
     pub connections: usize,
@@ -48,7 +48,7 @@ pub struct Traffic {
 /// A phase of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub(super) enum Phase {
     /// It runs, and nothing counts but failures.
     Warm,
     /// Answers count.
@@ -58,7 +58,7 @@ pub enum Phase {
 }
 
 /// The measurements.
-pub struct Seen {
+pub(crate) struct Seen {
     /// The latencies in microseconds, up to a minute, to three digits.
     pub latency: Histogram<u64>,
     /// Failures in all phases: of connections and of answers.
@@ -70,7 +70,7 @@ pub struct Seen {
 }
 
 /// Traffic that runs.
-pub struct Driver {
+pub(super) struct Driver {
     control: Arc<Control>,
     connections: usize,
     threads: Vec<JoinHandle<anyhow::Result<Seen>>>,
@@ -93,7 +93,7 @@ struct Worker {
 
 impl Traffic {
     /// Starts it, on as many threads as it has.
-    pub fn start(&self) -> anyhow::Result<Driver> {
+    pub(super) fn start(&self) -> anyhow::Result<Driver> {
         let control = Arc::new(Control {
             phase: AtomicU8::new(Phase::Warm as u8),
             connected: AtomicUsize::new(0),
@@ -115,7 +115,7 @@ impl Traffic {
     }
 
     /// Waits until a request of this traffic is answered, for as long as `check` holds.
-    pub fn wait_answered(
+    pub(super) fn wait_answered(
         &self,
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
@@ -248,7 +248,7 @@ impl Worker {
 
 impl Driver {
     /// Waits until all connections are made.
-    pub fn wait_connected(&self) -> anyhow::Result<()> {
+    pub(super) fn wait_connected(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         while self.control.connected.load(Ordering::Relaxed) < self.connections {
             if begun.elapsed() > CONNECT_TIMEOUT {
@@ -261,12 +261,12 @@ impl Driver {
     }
 
     /// Changes what it does.
-    pub fn set(&self, phase: Phase) {
+    pub(super) fn set(&self, phase: Phase) {
         self.control.phase.store(phase as u8, Ordering::Relaxed);
     }
 
     /// Waits for its end, and says what was seen.
-    pub fn join(self) -> anyhow::Result<Seen> {
+    pub(super) fn join(self) -> anyhow::Result<Seen> {
         let mut sum = Seen::new()?;
         for thread in self.threads {
             let seen = thread
@@ -290,7 +290,7 @@ impl Control {
 
 impl Seen {
     /// Nothing yet.
-    pub fn new() -> anyhow::Result<Seen> {
+    pub(crate) fn new() -> anyhow::Result<Seen> {
         Ok(Seen {
             latency: Histogram::new_with_bounds(1, 60_000_000, 3)?,
             errors: 0,

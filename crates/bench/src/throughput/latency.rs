@@ -8,7 +8,7 @@ use crate::table;
 
 /// A row.
 #[derive(Debug, Serialize)]
-pub struct LatencyRow {
+pub(super) struct LatencyRow {
     #[serde(flatten)]
     of: Subjects,
     rps: f64,
@@ -34,7 +34,7 @@ pub struct LatencyRow {
 
 impl LatencyRow {
     /// The figures of Myriad's turns, a peer's, and those of the backend alone.
-    pub fn new(
+    pub(super) fn new(
         case: &Case,
         peer: &str,
         [direct, own, theirs]: [&[Turn]; 3],

@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The memory of one proxy, in MiB.
-pub struct Kept {
+pub(super) struct Kept {
     boot: f64,
     idle: f64,
     load: f64,
@@ -32,7 +32,7 @@ pub struct Kept {
 
 /// A row.
 #[derive(Debug, Serialize)]
-pub struct MemoryRow {
+pub(super) struct MemoryRow {
     work: Work,
     connections: usize,
     peer: String,
@@ -61,7 +61,7 @@ pub struct MemoryRow {
 ///
 /// # Errors
 /// Connections are not made, or the proxy ends.
-pub fn look(
+pub(super) fn look(
     args: &ThroughputArgs,
     ground: &Ground,
     subject: &Subject,
@@ -113,7 +113,7 @@ impl Kept {
 
 impl MemoryRow {
     /// The figures of Myriad and a peer.
-    pub fn new(case: &Case, peer: &str, own: &Kept, theirs: &Kept) -> MemoryRow {
+    pub(super) fn new(case: &Case, peer: &str, own: &Kept, theirs: &Kept) -> MemoryRow {
         let (each, of_peer) = (
             own.kib_per_connection(case),
             theirs.kib_per_connection(case),

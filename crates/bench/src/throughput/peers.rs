@@ -23,7 +23,7 @@ const REQUESTS_MAX: u32 = 2_000_000_000;
 const POOL_MAX: usize = 2_048;
 
 /// The parts of a peer's configuration.
-pub struct Recipe<'a> {
+pub(super) struct Recipe<'a> {
     pub setup: &'a Setup,
     pub all: &'a [Served],
     /// The folder with a file for each name.
@@ -40,7 +40,7 @@ pub struct Recipe<'a> {
 ///
 /// # Errors
 /// It is neither there nor to be had.
-pub fn provide(peer: Peer) -> anyhow::Result<(PathBuf, String)> {
+pub(super) fn provide(peer: Peer) -> anyhow::Result<(PathBuf, String)> {
     let (name, argument) = match peer {
         Peer::Envoy => {
             let program = peer::provided("envoy")?;
@@ -67,7 +67,7 @@ impl Recipe<'_> {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn command(&self, of: Peer, program: &Path) -> anyhow::Result<Command> {
+    pub(super) fn command(&self, of: Peer, program: &Path) -> anyhow::Result<Command> {
         Ok(match of {
             Peer::Floor => {
                 let mut command = Command::new(program);

@@ -11,7 +11,7 @@ use crate::scale::report::{hundredth, median, tenth};
 use crate::table;
 
 /// The measurements of one turn.
-pub struct Turn {
+pub(super) struct Turn {
     /// How long was measured.
     pub time: Duration,
     /// Requests that were answered meanwhile.
@@ -30,7 +30,7 @@ pub struct Turn {
 
 /// A figure of several rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Spread {
+pub(super) struct Spread {
     median: f64,
     min: f64,
     max: f64,
@@ -39,7 +39,7 @@ pub struct Spread {
 
 /// The subjects of a row.
 #[derive(Debug, Serialize)]
-pub struct Subjects {
+pub(super) struct Subjects {
     work: Work,
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<&'static str>,
@@ -51,7 +51,7 @@ pub struct Subjects {
 
 /// A row.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub(super) struct Row {
     #[serde(flatten)]
     of: Subjects,
     /// Medians of the rounds, as all figures but memory and errors.
@@ -82,7 +82,7 @@ pub struct Row {
 
 impl Row {
     /// The figures of Myriad's turns and a peer's.
-    pub fn new(
+    pub(super) fn new(
         case: &Case,
         (subject, peer): (&Subject, &Subject),
         own: &[Turn],
@@ -117,7 +117,7 @@ impl Row {
 
 impl Subjects {
     /// A case, and the peer beside Myriad.
-    pub fn new(case: &Case, peer: &str, is_shared: bool) -> Subjects {
+    pub(super) fn new(case: &Case, peer: &str, is_shared: bool) -> Subjects {
         Subjects {
             work: case.work,
             variant: case.variant,
@@ -128,7 +128,7 @@ impl Subjects {
     }
 
     /// The first cells of the row.
-    pub fn cells(&self) -> [String; 4] {
+    pub(super) fn cells(&self) -> [String; 4] {
         [
             format!("{:?}", self.work),
             self.variant.unwrap_or_default().to_owned(),
@@ -144,7 +144,7 @@ impl Turn {
     }
 
     /// Processor time of the proxy by request.
-    pub fn proxy_us(&self) -> f64 {
+    pub(super) fn proxy_us(&self) -> f64 {
         self.us(self.proxy)
     }
 
@@ -157,14 +157,14 @@ impl Turn {
     }
 
     /// The latency within which this share was answered.
-    pub fn quantile_us(&self, share: f64) -> f64 {
+    pub(super) fn quantile_us(&self, share: f64) -> f64 {
         self.ended.seen.quantile_ms(share) * 1_000.0
     }
 }
 
 impl Spread {
     /// The spread of these values.
-    pub fn of(values: impl Iterator<Item = f64>) -> Spread {
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Spread {
         let values: Vec<f64> = values.collect();
         Spread {
             median: thousandth(median(values.iter().copied())),
@@ -175,7 +175,7 @@ impl Spread {
     }
 
     /// The value in the middle.
-    pub fn median(self) -> f64 {
+    pub(super) fn median(self) -> f64 {
         self.median
     }
 }
@@ -222,18 +222,18 @@ impl table::Row<13> for Row {
 }
 
 /// All failures of these turns.
-pub fn errors(turns: &[Turn]) -> u64 {
+pub(super) fn errors(turns: &[Turn]) -> u64 {
     turns.iter().map(|turn| turn.ended.failed()).sum()
 }
 
 /// One of them, in words.
-pub fn last_error(of: &[&[Turn]]) -> Option<String> {
+pub(super) fn last_error(of: &[&[Turn]]) -> Option<String> {
     let mut turns = of.iter().copied().flatten();
     turns.find_map(|turn| turn.ended.seen.last_error.clone())
 }
 
 /// The median of a figure.
-pub fn middle(turns: &[Turn], figure: fn(&Turn) -> f64) -> f64 {
+pub(super) fn middle(turns: &[Turn], figure: fn(&Turn) -> f64) -> f64 {
     hundredth(median(turns.iter().map(figure)))
 }
 

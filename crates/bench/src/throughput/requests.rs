@@ -4,7 +4,7 @@ use super::traffic::streams;
 use crate::istio;
 
 /// The requests of each host, one for each of its paths.
-pub struct Requests {
+pub(super) struct Requests {
     hosts: Vec<String>,
     paths: usize,
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Requests {
 
 impl Requests {
     /// Requests for a proxy, which rewrites every path to `/`.
-    pub fn new(hosts: Vec<String>, paths: u32) -> Requests {
+    pub(super) fn new(hosts: Vec<String>, paths: u32) -> Requests {
         Requests::with(
             hosts,
             &(0..paths).map(istio::path).collect::<Vec<_>>(),
@@ -23,13 +23,13 @@ impl Requests {
     }
 
     /// Requests for a proxy, as frames of HTTP/2.
-    pub fn framed(hosts: Vec<String>, paths: u32) -> Requests {
+    pub(super) fn framed(hosts: Vec<String>, paths: u32) -> Requests {
         let paths: Vec<_> = (0..paths).map(istio::path).collect();
         Requests::with(hosts, &paths, streams::frame)
     }
 
     /// Requests for the backend itself, which has nothing but `/`.
-    pub fn direct(hosts: Vec<String>) -> Requests {
+    pub(super) fn direct(hosts: Vec<String>) -> Requests {
         Requests::with(hosts, &["/".to_owned()], text)
     }
 
@@ -54,17 +54,17 @@ impl Requests {
     }
 
     /// The host of a connection. Neighbours lie far apart; a prime number of steps meets all.
-    pub fn host(&self, connection: usize) -> usize {
+    pub(super) fn host(&self, connection: usize) -> usize {
         connection.wrapping_mul(7_919) % self.hosts.len()
     }
 
     /// Its name.
-    pub fn name(&self, host: usize) -> &str {
+    pub(super) fn name(&self, host: usize) -> &str {
         &self.hosts[host]
     }
 
     /// A request for a host by any number.
-    pub fn get(&self, host: usize, number: usize) -> &[u8] {
+    pub(super) fn get(&self, host: usize, number: usize) -> &[u8] {
         let at = host * self.paths + number % self.paths;
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[begin..self.ends[at]]

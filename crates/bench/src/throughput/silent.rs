@@ -19,7 +19,7 @@ use crate::table;
 const BEAT: Duration = Duration::from_millis(5);
 
 /// Connections that come at an even rate, say nothing and stay for as long as they may.
-pub struct Flood {
+pub(super) struct Flood {
     is_ending: Arc<AtomicBool>,
     begun: Arc<AtomicU64>,
     thread: JoinHandle<()>,
@@ -30,7 +30,7 @@ impl Flood {
     ///
     /// # Errors
     /// No thread is to be had.
-    pub fn start(address: SocketAddr) -> anyhow::Result<Flood> {
+    pub(super) fn start(address: SocketAddr) -> anyhow::Result<Flood> {
         let is_ending = Arc::new(AtomicBool::new(false));
         let begun = Arc::new(AtomicU64::new(0));
         let (ending, count) = (is_ending.clone(), begun.clone());
@@ -47,7 +47,7 @@ impl Flood {
     ///
     /// # Errors
     /// It has ended by itself.
-    pub fn end(self) -> anyhow::Result<u64> {
+    pub(super) fn end(self) -> anyhow::Result<u64> {
         self.is_ending.store(true, Ordering::Relaxed);
         let ended = self.thread.join().ok();
         ended.context("the thread of the flood panicked")?;
@@ -78,7 +78,7 @@ fn run(address: SocketAddr, is_ending: &AtomicBool, count: &AtomicU64) {
 
 /// The turns of one proxy: alone, and beside the flood.
 #[derive(Default)]
-pub struct Turns {
+pub(super) struct Turns {
     pub idle: Vec<Turn>,
     pub flooded: Vec<Turn>,
     /// Connections of the flood.
@@ -98,7 +98,7 @@ impl Turns {
 
 /// A row.
 #[derive(Debug, Serialize)]
-pub struct SilentRow {
+pub(super) struct SilentRow {
     #[serde(flatten)]
     of: Subjects,
     rps: f64,
@@ -123,7 +123,12 @@ pub struct SilentRow {
 
 impl SilentRow {
     /// The figures of Myriad's turns and a peer's.
-    pub fn new(case: &Case, peer: &str, [own, theirs]: [&Turns; 2], is_shared: bool) -> SilentRow {
+    pub(super) fn new(
+        case: &Case,
+        peer: &str,
+        [own, theirs]: [&Turns; 2],
+        is_shared: bool,
+    ) -> SilentRow {
         let p99 = |turns: &[Turn]| middle(turns, |turn| turn.quantile_us(0.99));
         SilentRow {
             of: Subjects::new(case, peer, is_shared),

@@ -28,7 +28,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A server that Myriad is measured beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Peer {
+pub(super) enum Peer {
     /// No policy at all: the limit.
     Floor,
     /// Out of its registry.
@@ -41,13 +41,13 @@ pub enum Peer {
 
 /// The addresses that a proxy serves.
 #[derive(Clone, Copy, Debug)]
-pub struct Doors {
+pub(super) struct Doors {
     pub https: SocketAddr,
     pub http: SocketAddr,
 }
 
 /// All that stays while proxies take turns.
-pub struct Ground {
+pub(super) struct Ground {
     setup: Setup,
     all: Vec<Served>,
     /// A file with chain and key for each name, called like it.
@@ -62,7 +62,7 @@ pub struct Ground {
 }
 
 /// A proxy that serves.
-pub struct Subject {
+pub(super) struct Subject {
     name: String,
     peer: Option<Peer>,
     process: Process,
@@ -94,7 +94,7 @@ struct Program {
 
 impl Ground {
     /// Makes names with certificates and the backend.
-    pub fn prepare(names: u32, paths: u32, keys: Keys) -> anyhow::Result<Ground> {
+    pub(super) fn prepare(names: u32, paths: u32, keys: Keys) -> anyhow::Result<Ground> {
         let setup = Setup {
             workspaces: 1,
             domains: names,
@@ -126,7 +126,7 @@ impl Ground {
 
     /// Starts Myriad, which comes first, the floor, and the others on these cores. One that is not
     /// to be had is named and left out.
-    pub fn start(
+    pub(super) fn start(
         &self,
         against: &[Peer],
         binary: Option<&Path>,
@@ -152,7 +152,11 @@ impl Ground {
     }
 
     /// Starts Myriad on these cores: a child of this process, or the binary.
-    pub fn start_own(&self, binary: Option<&Path>, cores: &Cores) -> anyhow::Result<Subject> {
+    pub(super) fn start_own(
+        &self,
+        binary: Option<&Path>,
+        cores: &Cores,
+    ) -> anyhow::Result<Subject> {
         match binary {
             Some(binary) => self.start_binary(binary, cores),
             None => self.start_myriad(cores),
@@ -160,7 +164,7 @@ impl Ground {
     }
 
     /// How a case is done with a subject.
-    pub fn plan(&self, subject: &Subject, case: &Case) -> Plan {
+    pub(super) fn plan(&self, subject: &Subject, case: &Case) -> Plan {
         let is_tls = case.is_tls();
         Plan {
             address: match is_tls {
@@ -181,7 +185,7 @@ impl Ground {
     }
 
     /// How it is done with the backend itself, without TLS.
-    pub fn direct_plan(&self, case: &Case) -> Plan {
+    pub(super) fn direct_plan(&self, case: &Case) -> Plan {
         Plan {
             address: self.backend,
             connections: case.connections,
@@ -195,7 +199,7 @@ impl Ground {
     }
 
     /// The thread of the backend, which is one of this process.
-    pub fn backend_thread(&self) -> i32 {
+    pub(super) fn backend_thread(&self) -> i32 {
         self.backend_thread
     }
 
@@ -292,17 +296,17 @@ impl Ground {
 
 impl Subject {
     /// Its name and version.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Which peer it is; none is Myriad.
-    pub fn peer(&self) -> Option<Peer> {
+    pub(super) fn peer(&self) -> Option<Peer> {
         self.peer
     }
 
     /// The number of its process.
-    pub fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> u32 {
         match &self.process {
             Process::Myriad { child, .. } => child.id(),
             Process::Binary { process, .. } => process.id(),
@@ -311,12 +315,12 @@ impl Subject {
     }
 
     /// The addresses that it serves.
-    pub fn doors(&self) -> Doors {
+    pub(super) fn doors(&self) -> Doors {
         self.doors
     }
 
     /// The directory of Myriad's objects.
-    pub fn objects(&self) -> Option<&Path> {
+    pub(super) fn objects(&self) -> Option<&Path> {
         match &self.process {
             Process::Myriad { directory, .. } => Some(directory.path()),
             Process::Binary { directories, .. } => Some(directories[0].path()),
@@ -325,18 +329,18 @@ impl Subject {
     }
 
     /// Looks at its memory before any load.
-    pub fn settle(&mut self) -> anyhow::Result<()> {
+    pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         (self.rss_boot_mib, _) = usage::memory_mib(self.id())?;
         Ok(())
     }
 
     /// The memory at boot, in MiB.
-    pub fn rss_boot_mib(&self) -> f64 {
+    pub(super) fn rss_boot_mib(&self) -> f64 {
         self.rss_boot_mib
     }
 
     /// Ends it.
-    pub fn stop(self) -> anyhow::Result<()> {
+    pub(super) fn stop(self) -> anyhow::Result<()> {
         match self.process {
             Process::Myriad { child, .. } => child.stop(),
             // Both are killed when they are dropped.

@@ -4,7 +4,7 @@
 mod beat;
 mod engine;
 mod link;
-pub mod streams;
+pub(super) mod streams;
 mod talk;
 mod tls;
 
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 
-pub use link::{Silent, flush};
+pub(crate) use link::{Silent, flush};
 
 use super::requests::Requests;
 use crate::cluster::usage;
 use crate::load::{Failure, Schedule, Seen};
 
-pub use tls::Leaves;
+pub(crate) use tls::Leaves;
 
 /// How long all connections may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The requests, and how they are sent.
 #[derive(Clone)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The address that they go to.
     pub address: SocketAddr,
     /// The number of connections.
@@ -54,7 +54,7 @@ pub struct Plan {
 
 /// How long a connection is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub(super) enum Life {
     /// A connection is kept until the end.
     Kept,
     /// A connection serves one request. The next one begins with a whole handshake.
@@ -64,14 +64,14 @@ pub enum Life {
 }
 
 /// Traffic that runs.
-pub struct Traffic {
+pub(super) struct Traffic {
     counts: Arc<Counts>,
     connections: usize,
     thread: JoinHandle<anyhow::Result<Histogram<u64>>>,
 }
 
 /// The measurements of all, once it has ended.
-pub struct Ended {
+pub(super) struct Ended {
     /// Latencies while they were measured, and errors at any time.
     pub seen: Seen,
     /// Requests that were sent at any time.
@@ -106,7 +106,7 @@ impl Plan {
 
 impl Ended {
     /// Failures of connections and answers, or requests that were never answered.
-    pub fn failed(&self) -> u64 {
+    pub(super) fn failed(&self) -> u64 {
         self.seen
             .errors
             .max(self.sent.saturating_sub(self.answered))
@@ -118,7 +118,7 @@ impl Traffic {
     ///
     /// # Errors
     /// No thread is to be had.
-    pub fn start(plan: Plan) -> anyhow::Result<Traffic> {
+    pub(super) fn start(plan: Plan) -> anyhow::Result<Traffic> {
         ensure!(plan.connections > 0, "there is a connection");
         let counts = Arc::new(Counts::default());
         let (of_thread, connections) = (counts.clone(), plan.connections);
@@ -135,7 +135,7 @@ impl Traffic {
     ///
     /// # Errors
     /// They are not in time.
-    pub fn wait_connected(&self) -> anyhow::Result<()> {
+    pub(super) fn wait_connected(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         while self.counts.connected.load(Ordering::Relaxed) < self.connections {
             let is_late = begun.elapsed() > CONNECT_TIMEOUT;
@@ -154,12 +154,12 @@ impl Traffic {
     }
 
     /// Takes latencies from now on.
-    pub fn measure(&self) {
+    pub(super) fn measure(&self) {
         self.counts.is_measuring.store(true, Ordering::Relaxed);
     }
 
     /// Requests that have been answered.
-    pub fn answered(&self) -> u64 {
+    pub(super) fn answered(&self) -> u64 {
         self.counts.answered.load(Ordering::Relaxed)
     }
 
@@ -167,7 +167,7 @@ impl Traffic {
     ///
     /// # Errors
     /// It has ended.
-    pub fn worked(&self) -> anyhow::Result<Duration> {
+    pub(super) fn worked(&self) -> anyhow::Result<Duration> {
         let thread = self.counts.thread.load(Ordering::Relaxed);
         usage::thread_time(thread).context("the traffic has ended")
     }
@@ -176,7 +176,7 @@ impl Traffic {
     ///
     /// # Errors
     /// It has ended by itself.
-    pub fn end(self) -> anyhow::Result<Ended> {
+    pub(super) fn end(self) -> anyhow::Result<Ended> {
         self.counts.is_ending.store(true, Ordering::Relaxed);
         let latency = self.thread.join().ok();
         let latency = latency.context("the thread of the traffic panicked")?;

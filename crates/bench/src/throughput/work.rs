@@ -10,7 +10,7 @@ use crate::load::Schedule;
 
 /// A work, which has a row for each of its cases and each peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-pub enum Work {
+pub(super) enum Work {
     /// HTTPS/1.1, saturated, at 64 and at 1,000 connections.
     #[value(name = "W1")]
     W1,
@@ -36,7 +36,7 @@ pub enum Work {
 
 /// One case of a work.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub(super) struct Case {
     /// The work that the case belongs to.
     pub work: Work,
     /// Which one, where connections do not say it.
@@ -54,22 +54,22 @@ pub struct Case {
 }
 
 /// Requests per second where latency is measured.
-pub const RATE_RPS: f64 = 1_000.0;
+pub(super) const RATE_RPS: f64 = 1_000.0;
 
 /// Connections at a time where each has one request.
 const NEW_CONNECTIONS: usize = 32;
 
 /// Connections of the load before and after which memory is looked at.
-pub const LOAD_CONNECTIONS: usize = 1_000;
+pub(super) const LOAD_CONNECTIONS: usize = 1_000;
 
 /// New connections per second where others say nothing.
-pub const NEW_RPS: f64 = 200.0;
+pub(super) const NEW_RPS: f64 = 200.0;
 
 /// Connections per second that say nothing.
-pub const SILENT_RPS: u32 = 2_000;
+pub(super) const SILENT_RPS: u32 = 2_000;
 
 /// How many of them are held at a time.
-pub const SILENT_HELD: usize = 8_192;
+pub(super) const SILENT_HELD: usize = 8_192;
 
 /// Descriptors beside those of connections.
 const DESCRIPTORS_SPARE: u64 = 1_024;
@@ -79,7 +79,7 @@ const LATENCY_CONNECTIONS: usize = 16;
 
 impl Work {
     /// Its cases.
-    pub fn cases(self, args: &ThroughputArgs) -> Vec<Case> {
+    pub(super) fn cases(self, args: &ThroughputArgs) -> Vec<Case> {
         let case = |connections| Case {
             work: self,
             variant: None,
@@ -149,23 +149,23 @@ impl Work {
 
 impl Case {
     /// Whether it is done over TLS.
-    pub fn is_tls(&self) -> bool {
+    pub(super) fn is_tls(&self) -> bool {
         self.work != Work::W2
     }
 
     /// Whether it is about memory and not about time.
-    pub fn is_memory(&self) -> bool {
+    pub(super) fn is_memory(&self) -> bool {
         self.work == Work::W6
     }
 
     /// Whether it is done beside connections that say nothing as well.
-    pub fn has_silent(&self) -> bool {
+    pub(super) fn has_silent(&self) -> bool {
         self.work == Work::W7
     }
 
     /// Descriptors that a process needs for it: a proxy and this process have one for each
     /// connection, and one for each that answers, which idle connections do not have.
-    pub fn descriptors(&self) -> u64 {
+    pub(super) fn descriptors(&self) -> u64 {
         let idle = if self.is_memory() {
             self.connections
         } else {
@@ -180,7 +180,7 @@ impl Case {
     }
 
     /// Whether a peer can do it.
-    pub fn suits(&self, peer: Option<Peer>) -> bool {
+    pub(super) fn suits(&self, peer: Option<Peer>) -> bool {
         self.streams.is_none() || peer != Some(Peer::Floor)
     }
 }

@@ -10,7 +10,7 @@ use crate::{is_refused, site};
 static INSTALLED: OnceCell<()> = OnceCell::const_new();
 
 /// The story of the definitions, which every other one here begins with.
-pub async fn installed() {
+pub(super) async fn installed() {
     INSTALLED.get_or_init(come_late).await;
 }
 
@@ -119,7 +119,7 @@ async fn objects_of_namespaces_that_are_not_watched_stay_out() {
 
 /// A Gateway with the certificate of a host, and a VirtualService that leads to its Service; all
 /// are named after the host.
-pub fn shop(cluster: &Cluster, namespace: &str, host: &str) -> String {
+pub(super) fn shop(cluster: &Cluster, namespace: &str, host: &str) -> String {
     let name = host.replace('.', "-");
     // The site without its Ingress.
     let site = site(cluster, host).namespace(namespace);

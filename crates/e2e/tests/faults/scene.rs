@@ -16,13 +16,13 @@ const DRAIN_DELAY_SECONDS: u64 = 2;
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A story's part of the cluster, with the endpoint of all its domains.
-pub struct Scene {
+pub(crate) struct Scene {
     pub cluster: Arc<Cluster>,
     _endpoint: Backend,
 }
 
 impl Scene {
-    pub async fn set() -> Scene {
+    pub(crate) async fn set() -> Scene {
         let cluster = Cluster::join().await;
         let endpoint = Backend::start_at("endpoint", cluster.endpoint()).await;
         Scene {
@@ -32,7 +32,7 @@ impl Scene {
     }
 
     /// A controller and one proxy that follows it, both ready.
-    pub async fn serve(&self) -> (Process, Process) {
+    pub(crate) async fn serve(&self) -> (Process, Process) {
         let controller = self.cluster.controller(0).await;
         let proxy = self.cluster.proxy(0, "proxy", "myriad").await;
         self.cluster.ready(&proxy).await;
@@ -40,18 +40,18 @@ impl Scene {
     }
 
     /// A client of the one proxy.
-    pub fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         let (_, addresses) = watch::channel(vec![self.cluster.https()]);
         self.traffic_to(addresses, Retry::Never)
     }
 
     /// A client of several proxies.
-    pub fn traffic_to(&self, addresses: Addresses, retry: Retry) -> Traffic {
+    pub(crate) fn traffic_to(&self, addresses: Addresses, retry: Retry) -> Traffic {
         Traffic::start(&self.cluster, addresses, retry)
     }
 
     /// A relay in front of the API, and the file by which a controller goes through it.
-    pub async fn relay_of_api(&self, name: &str) -> (Relay, String) {
+    pub(crate) async fn relay_of_api(&self, name: &str) -> (Relay, String) {
         let api = SocketAddr::from(([127, 0, 0, 1], 6443));
         let relay = Relay::start(api.ip(), api).await;
         let kubeconfig = std::env::var("KUBECONFIG").expect("the cluster has one");
@@ -64,19 +64,19 @@ impl Scene {
     }
 
     /// The objects of a domain.
-    pub fn site(&self, host: &str) -> String {
+    pub(crate) fn site(&self, host: &str) -> String {
         site(&self.cluster, host).yaml()
     }
 
     /// Writes the objects of domains, all at once.
-    pub async fn apply(&self, hosts: &[&str]) {
+    pub(crate) async fn apply(&self, hosts: &[&str]) {
         let texts: Vec<String> = hosts.iter().map(|host| self.site(host)).collect();
         self.cluster.apply(&texts.join("---\n")).await;
     }
 }
 
 /// Two proxies, each in a pod of its own, and the address at which they find their controllers.
-pub struct Fleet {
+pub(crate) struct Fleet {
     scene: Arc<Cluster>,
     pub service: Relay,
     pub pods: Vec<Pod>,
@@ -85,7 +85,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// Pods without proxies, and a service that leads to controller 0.
-    pub async fn new(cluster: &Arc<Cluster>) -> Fleet {
+    pub(crate) async fn new(cluster: &Arc<Cluster>) -> Fleet {
         let service = Relay::start(cluster.service(), cluster.sync_address(0)).await;
         let pods = vec![Pod::new(cluster, 0).await, Pod::new(cluster, 1).await];
         Fleet {
@@ -97,7 +97,7 @@ impl Fleet {
     }
 
     /// A controller whose proxies serve on every address of their pods.
-    pub fn controller(&self, replica: u16) -> Launch {
+    pub(crate) fn controller(&self, replica: u16) -> Launch {
         let names = format!("localhost,{}", self.scene.service());
         let launch = self.scene.controller_launch(replica);
         let launch = launch.set("--sync-hosts", names);
@@ -105,12 +105,12 @@ impl Fleet {
     }
 
     /// Starts the proxy of a pod, with what the one before had kept.
-    pub fn start(&mut self, number: usize) {
+    pub(crate) fn start(&mut self, number: usize) {
         self.start_within(number, SCHEMA);
     }
 
     /// Starts a proxy as a build that understands no newer schema than this.
-    pub fn start_within(&mut self, number: usize, schema_max: u32) {
+    pub(crate) fn start_within(&mut self, number: usize, schema_max: u32) {
         let state = self.scene.path(&format!("state-{number}"));
         std::fs::create_dir_all(&state).expect("a directory");
         let replica = u16::try_from(number).expect("two pods");
@@ -125,36 +125,36 @@ impl Fleet {
     }
 
     /// Takes the proxy out of its pod, for whatever shall happen to it.
-    pub fn take(&mut self, number: usize) -> Process {
+    pub(crate) fn take(&mut self, number: usize) -> Process {
         self.proxies[number].take().expect("it runs")
     }
 
     /// Waits until the proxy is ready.
-    pub async fn ready(&self, number: usize) {
+    pub(crate) async fn ready(&self, number: usize) {
         let process = self.proxies[number].as_ref().expect("it runs");
         self.scene.ready(process).await;
     }
 
     /// A page of the proxy's admin address.
-    pub async fn admin(&self, number: usize, path: &str) -> Answer {
+    pub(crate) async fn admin(&self, number: usize, path: &str) -> Answer {
         let process = self.proxies[number].as_ref().expect("it runs");
         self.scene.admin(process, path).await
     }
 
     /// All pods, whether they serve or not.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.pods.iter().map(Pod::https).collect()
     }
 }
 
 /// Someone who writes new domains all the time, and again where the API did not take them.
-pub struct Changes {
+pub(crate) struct Changes {
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<Vec<String>>,
 }
 
 impl Changes {
-    pub fn start(cluster: &Arc<Cluster>) -> Changes {
+    pub(crate) fn start(cluster: &Arc<Cluster>) -> Changes {
         let (stop, stopped) = watch::channel(false);
         Changes {
             stop,
@@ -163,7 +163,7 @@ impl Changes {
     }
 
     /// Stops, and says which domains the API has taken.
-    pub async fn stop(self) -> Vec<String> {
+    pub(crate) async fn stop(self) -> Vec<String> {
         self.stop.send_replace(true);
         self.task.await.expect("no panic")
     }
@@ -185,7 +185,7 @@ async fn change(cluster: Arc<Cluster>, stopped: watch::Receiver<bool>) -> Vec<St
 }
 
 /// The objects of a domain.
-pub fn site(cluster: &Cluster, host: &str) -> Site {
+pub(crate) fn site(cluster: &Cluster, host: &str) -> Site {
     Site::new(host)
         .namespace(&cluster.tenant())
         .class(&cluster.class())
@@ -194,11 +194,11 @@ pub fn site(cluster: &Cluster, host: &str) -> Site {
 }
 
 /// Whether the name was refused by an alert.
-pub fn is_refused(answer: &Answer) -> bool {
+pub(crate) fn is_refused(answer: &Answer) -> bool {
     answer.error.contains("unrecognized name")
 }
 
 /// Whether the endpoint answered.
-pub fn is_served(answer: &Answer) -> bool {
+pub(crate) fn is_served(answer: &Answer) -> bool {
     answer.status == 200
 }

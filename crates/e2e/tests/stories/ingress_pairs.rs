@@ -87,7 +87,7 @@ fn told<'a>(pair: &Pair, answer: &'a Answer) -> (u16, Vec<Option<&'a str>>) {
 }
 
 /// A running nginx; it ends when dropped.
-pub struct Nginx {
+pub(super) struct Nginx {
     /// Where it listens.
     pub address: SocketAddr,
     child: Child,
@@ -112,7 +112,7 @@ impl Nginx {
 
     /// Starts it with these servers, and one that answers 404 for every other host. `LISTEN` is
     /// where it listens, `BACKEND` the address of a backend, and `FOLDER` where its files are.
-    pub async fn start(servers: &str, files: &[(&str, &str)], backend: SocketAddr) -> Nginx {
+    pub(super) async fn start(servers: &str, files: &[(&str, &str)], backend: SocketAddr) -> Nginx {
         let folder = tempfile::tempdir().expect("a directory");
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).expect("a file");

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 /// An endpoint that ends TLS with a certificate of its own and answers HTTP with its name.
-pub async fn tls_endpoint(name: &'static str, pair: &Pair) -> SocketAddr {
+pub(super) async fn tls_endpoint(name: &'static str, pair: &Pair) -> SocketAddr {
     let chain = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).expect("a leaf");
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -21,18 +21,18 @@ use super::commands::myriad;
 pub(super) struct Asker(pub TcpStream);
 
 impl Asker {
-    pub async fn connect(address: SocketAddr) -> Asker {
+    pub(super) async fn connect(address: SocketAddr) -> Asker {
         Asker(TcpStream::connect(address).await.expect("a connection"))
     }
 
-    pub async fn send(&mut self, host: &str) {
+    pub(super) async fn send(&mut self, host: &str) {
         let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let sent = self.0.write_all(request.as_bytes()).await;
         sent.expect("a request");
     }
 
     /// The head of the answer, in lower case; the body is read as well.
-    pub async fn answer(&mut self) -> String {
+    pub(super) async fn answer(&mut self) -> String {
         let reading = async {
             let mut bytes = Vec::new();
             loop {
@@ -52,7 +52,7 @@ impl Asker {
         answer.expect("an answer in time")
     }
 
-    pub async fn ask(&mut self, host: &str) -> String {
+    pub(super) async fn ask(&mut self, host: &str) -> String {
         self.send(host).await;
         self.answer().await
     }

@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// The allocator of the system, with a count for each thread.
-pub struct Counting;
+pub(crate) struct Counting;
 
 thread_local! {
     /// Bytes that the thread has allocated, less those that it has freed.
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Runs something, and tells how many bytes it had at most beside those that were there before.
-pub fn most<T>(run: impl FnOnce() -> T) -> (T, usize) {
+pub(crate) fn most<T>(run: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.get();
     MOST.set(before);
     let done = run();

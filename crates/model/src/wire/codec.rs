@@ -14,8 +14,8 @@ use super::WireError;
 use super::proto::{Line, Proto};
 use super::raw::{Encoder, Raw, Reader};
 
-pub use parts::{boxed, checked, defaulted, each, one_of, optional, part, some, some_of};
-pub use values::{
+pub(crate) use parts::{boxed, checked, defaulted, each, one_of, optional, part, some, some_of};
+pub(crate) use values::{
     Choice, at_most, boolean, choice, data, find, has_control, header_name, header_text,
     host_pattern, http_status, ip, millionths, milliseconds, network, optional_choice,
     optional_name, port_number, positive, ranges, required_text, resource_name, string, uint32,
@@ -23,7 +23,7 @@ pub use values::{
 };
 
 /// A message: a type's form on the wire. `message!` implements it.
-pub trait Message {
+pub(super) trait Message {
     /// The type that it is the form of.
     type Value;
 
@@ -41,7 +41,7 @@ pub trait Message {
 }
 
 /// A value of one of several forms, each with a field of its own. `forms!` implements it.
-pub trait Forms: Sized {
+pub(super) trait Forms: Sized {
     /// Writes the field of the form that it has.
     fn write(&self, out: &mut Encoder<'_>);
 
@@ -59,7 +59,7 @@ pub trait Forms: Sized {
 }
 
 /// How a field is written and read.
-pub trait Codec {
+pub(super) trait Codec {
     /// The value that is written.
     type Value: ?Sized;
     /// The value that is read.
@@ -92,7 +92,7 @@ pub trait Codec {
 }
 
 /// How one value is written and read: a field of its own, or one of many in a list.
-pub trait Item {
+pub(super) trait Item {
     /// The value that is written.
     type Value: ?Sized;
     /// The value that is read.
@@ -153,7 +153,7 @@ impl<I: Item> Codec for I {
 }
 
 /// A value that is a number on the wire.
-pub struct Number<T, W, R> {
+pub(super) struct Number<T, W, R> {
     kind: &'static str,
     write: W,
     read: R,
@@ -161,7 +161,7 @@ pub struct Number<T, W, R> {
 }
 
 /// A value that is a number on the wire, by how it becomes one and comes back.
-pub fn number_as<T, W, R>(kind: &'static str, write: W, read: R) -> Number<T, W, R>
+pub(super) fn number_as<T, W, R>(kind: &'static str, write: W, read: R) -> Number<T, W, R>
 where
     W: Fn(&T) -> u64,
     R: Fn(u64) -> Result<T, WireError>,
@@ -205,7 +205,7 @@ where
 }
 
 /// Numbers that follow each other in one field.
-pub struct Packed<N>(pub N);
+pub(super) struct Packed<N>(pub N);
 
 impl<T, W, R> Codec for Packed<Number<T, W, R>>
 where
@@ -248,7 +248,7 @@ where
 }
 
 /// A value that is text or bytes on the wire, as it is held.
-pub struct Delimited<V: ?Sized, T, W, R> {
+pub(super) struct Delimited<V: ?Sized, T, W, R> {
     kind: &'static str,
     write: W,
     read: R,
@@ -256,7 +256,7 @@ pub struct Delimited<V: ?Sized, T, W, R> {
 }
 
 /// A value that is text on the wire, by its text and by how it is read.
-pub fn text_as<V: ?Sized, T: Borrow<V>>(
+pub(super) fn text_as<V: ?Sized, T: Borrow<V>>(
     write: impl Fn(&V) -> &str,
     read: impl Fn(&str) -> Result<T, WireError>,
 ) -> impl Item<Value = V, Out = T> {
@@ -268,7 +268,7 @@ pub fn text_as<V: ?Sized, T: Borrow<V>>(
 }
 
 /// A value that is bytes on the wire, by how it is read.
-pub fn bytes_as<V: ?Sized + AsRef<[u8]>, T: Borrow<V>>(
+pub(super) fn bytes_as<V: ?Sized + AsRef<[u8]>, T: Borrow<V>>(
     read: impl Fn(Raw<'_>) -> Result<T, WireError>,
 ) -> impl Item<Value = V, Out = T> {
     delimited("bytes", |value: &V| value.as_ref(), read)
@@ -319,13 +319,13 @@ where
 }
 
 /// A value that is written as text when it is sent, and parsed.
-pub struct Formatted<T> {
+pub(super) struct Formatted<T> {
     what: &'static str,
     of: PhantomData<fn() -> T>,
 }
 
 /// A value by its text; `what` it is called where it cannot be parsed.
-pub fn formatted<T>(what: &'static str) -> Formatted<T> {
+pub(super) fn formatted<T>(what: &'static str) -> Formatted<T> {
     let of = PhantomData;
     Formatted { what, of }
 }
@@ -358,7 +358,7 @@ impl<T: std::fmt::Display + FromStr> Item for Formatted<T> {
 }
 
 /// Any number of values.
-pub struct List<I> {
+pub(super) struct List<I> {
     item: I,
     most: usize,
     what: &'static str,
@@ -366,12 +366,12 @@ pub struct List<I> {
 }
 
 /// Any number of values, as many as there are bytes for.
-pub fn list<I: Item>(item: I) -> List<I> {
+pub(super) fn list<I: Item>(item: I) -> List<I> {
     list_of(usize::MAX, "", item)
 }
 
 /// A list of at most `most` values; `what` is not valid where there are more.
-pub fn list_of<I: Item>(most: usize, what: &'static str, item: I) -> List<I> {
+pub(super) fn list_of<I: Item>(most: usize, what: &'static str, item: I) -> List<I> {
     List {
         item,
         most,
@@ -382,7 +382,7 @@ pub fn list_of<I: Item>(most: usize, what: &'static str, item: I) -> List<I> {
 
 impl<I> List<I> {
     /// Sets the schema that a list of more than one value needs.
-    pub fn many_since(self, many_since: u32) -> Self {
+    pub(super) fn many_since(self, many_since: u32) -> Self {
         List { many_since, ..self }
     }
 }

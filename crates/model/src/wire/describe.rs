@@ -28,7 +28,7 @@ macro_rules! message {
         $name:ident for $type:ty, $value:ident { $($fields:tt)* } => $built:expr
     ) => {
         $(#[doc = $about])*
-        pub struct $name;
+        pub(super) struct $name;
 
         impl Message for $name {
             type Value = $type;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// A field in the .proto file.
-pub struct Line {
+pub(super) struct Line {
     /// The comment.
     pub docs: &'static [&'static str],
     /// The number.
@@ -16,7 +16,7 @@ pub struct Line {
 
 /// The text of the .proto file, as far as it is written.
 #[derive(Default)]
-pub struct Proto {
+pub(super) struct Proto {
     /// Messages by name, each before those that it names first.
     messages: Vec<(&'static str, String)>,
     /// The fields of the message that is being described.
@@ -27,7 +27,7 @@ pub struct Proto {
 
 impl Proto {
     /// Describes a message, unless that has been done; its name.
-    pub fn message(
+    pub(super) fn message(
         &mut self,
         docs: &[&str],
         name: &'static str,
@@ -51,7 +51,7 @@ impl Proto {
     }
 
     /// Adds a field.
-    pub fn field(&mut self, line: Line, kind: &str) {
+    pub(super) fn field(&mut self, line: Line, kind: &str) {
         self.needs(line.since);
         let indent = if self.is_in_forms { "    " } else { "  " };
         let Line {
@@ -66,7 +66,7 @@ impl Proto {
     }
 
     /// Adds the fields of forms, of which a message has one.
-    pub fn forms(&mut self, line: Line, describe: impl FnOnce(&mut Proto)) {
+    pub(super) fn forms(&mut self, line: Line, describe: impl FnOnce(&mut Proto)) {
         comment(&mut self.fields, "  ", line.docs);
         _ = writeln!(self.fields, "  oneof {} {{", line.name);
         self.is_in_forms = true;
@@ -76,17 +76,17 @@ impl Proto {
     }
 
     /// Notes a schema that something described came with.
-    pub fn needs(&mut self, schema: u32) {
+    pub(super) fn needs(&mut self, schema: u32) {
         self.newest = self.newest.max(schema);
     }
 
     /// The newest schema that anything described came with.
-    pub fn newest(&self) -> u32 {
+    pub(super) fn newest(&self) -> u32 {
         self.newest
     }
 
     /// All messages, with a line between them.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let texts = self.messages.iter().map(|(_, text)| text.as_str());
         texts.collect::<Vec<_>>().join("\n")
     }

@@ -14,47 +14,47 @@ const DELIMITED: u32 = 2;
 const FIXED_32: u32 = 5;
 
 /// Writes a message, and keeps the lowest schema that understands what was written.
-pub struct Encoder<'a> {
+pub(super) struct Encoder<'a> {
     buffer: &'a mut Vec<u8>,
     schema: u32,
 }
 
 impl<'a> Encoder<'a> {
     /// Appends to a buffer.
-    pub fn new(buffer: &'a mut Vec<u8>) -> Self {
+    pub(super) fn new(buffer: &'a mut Vec<u8>) -> Self {
         Encoder { buffer, schema: 1 }
     }
 
     /// Raises the schema to that of something written.
-    pub fn needs(&mut self, schema: u32) {
+    pub(super) fn needs(&mut self, schema: u32) {
         self.schema = self.schema.max(schema);
     }
 
     /// The lowest schema that understands what was written.
-    pub fn schema(&self) -> u32 {
+    pub(super) fn schema(&self) -> u32 {
         self.schema
     }
 
     /// How many bytes the buffer holds, by which a caller sees whether a field was written.
-    pub fn written(&self) -> usize {
+    pub(super) fn written(&self) -> usize {
         self.buffer.len()
     }
 
     /// A field that is a number.
-    pub fn number(&mut self, field: u32, number: u64) {
+    pub(super) fn number(&mut self, field: u32, number: u64) {
         self.key(field, NUMBER);
         self.varint(number);
     }
 
     /// A field that is bytes or text.
-    pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, field: u32, bytes: &[u8]) {
         self.key(field, DELIMITED);
         self.varint(bytes.len() as u64);
         self.buffer.extend_from_slice(bytes);
     }
 
     /// A field whose content is written by a function: a message, or formatted text.
-    pub fn delimited(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+    pub(super) fn delimited(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         self.key(field, DELIMITED);
         let at = self.buffer.len();
         write(self);
@@ -67,7 +67,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// A number in as few bytes as it needs, without a key.
-    pub fn varint(&mut self, mut number: u64) {
+    pub(super) fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.buffer.push((number as u8) | 0x80);
             number >>= 7;
@@ -90,7 +90,7 @@ impl std::fmt::Write for Encoder<'_> {
 
 /// Reads the fields of a message.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     /// All that was received, of which bytes are slices.
     whole: &'a Bytes,
     rest: &'a [u8],
@@ -98,7 +98,7 @@ pub struct Reader<'a> {
 
 /// The content of a field, behind its key.
 #[derive(Clone, Copy)]
-pub enum Raw<'a> {
+pub(super) enum Raw<'a> {
     /// A number.
     Number(u64),
     /// Bytes, text, or a message.
@@ -109,7 +109,7 @@ pub enum Raw<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads a whole message.
-    pub fn new(whole: &'a Bytes) -> Self {
+    pub(super) fn new(whole: &'a Bytes) -> Self {
         let rest = whole;
         Reader { whole, rest }
     }
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`WireError::Malformed`] where the bytes are cut short or no protobuf.
-    pub fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, WireError> {
+    pub(super) fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`WireError::Malformed`] where it is cut short or has more than 64 bits.
-    pub fn packed(&mut self) -> Result<Option<u64>, WireError> {
+    pub(super) fn packed(&mut self) -> Result<Option<u64>, WireError> {
         match self.rest.is_empty() {
             true => Ok(None),
             false => self.varint().map(Some),
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
 
 impl<'a> Raw<'a> {
     /// No bytes, as an absent field stands for.
-    pub fn empty() -> Raw<'static> {
+    pub(super) fn empty() -> Raw<'static> {
         static NOTHING: Bytes = Bytes::new();
         Raw::Delimited(Reader::new(&NOTHING))
     }
@@ -188,7 +188,7 @@ impl<'a> Raw<'a> {
     ///
     /// # Errors
     /// [`WireError::Malformed`] where it is none; so for the others below.
-    pub fn number(self) -> Result<u64, WireError> {
+    pub(super) fn number(self) -> Result<u64, WireError> {
         match self {
             Raw::Number(number) => Ok(number),
             Raw::Delimited(_) | Raw::Fixed => Err(WireError::Malformed),
@@ -199,7 +199,7 @@ impl<'a> Raw<'a> {
     ///
     /// # Errors
     /// See [`Raw::number`].
-    pub fn message(self) -> Result<Reader<'a>, WireError> {
+    pub(super) fn message(self) -> Result<Reader<'a>, WireError> {
         match self {
             Raw::Delimited(reader) => Ok(reader),
             Raw::Number(_) | Raw::Fixed => Err(WireError::Malformed),
@@ -210,7 +210,7 @@ impl<'a> Raw<'a> {
     ///
     /// # Errors
     /// See [`Raw::number`].
-    pub fn shared(self) -> Result<Bytes, WireError> {
+    pub(super) fn shared(self) -> Result<Bytes, WireError> {
         let reader = self.message()?;
         Ok(reader.whole.slice_ref(reader.rest))
     }
@@ -219,7 +219,7 @@ impl<'a> Raw<'a> {
     ///
     /// # Errors
     /// See [`Raw::number`].
-    pub fn bytes(self) -> Result<&'a [u8], WireError> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], WireError> {
         self.message().map(|reader| reader.rest)
     }
 
@@ -227,7 +227,7 @@ impl<'a> Raw<'a> {
     ///
     /// # Errors
     /// See [`Raw::number`].
-    pub fn text(self) -> Result<&'a str, WireError> {
+    pub(super) fn text(self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError::Malformed)
     }
 }

@@ -47,7 +47,7 @@ impl<T: ?Sized + PartialEq> Kept<T> {
 }
 
 /// The one allocation of the body of an answer. Of a megabyte each, what is kept is not much.
-pub fn body(bytes: &[u8]) -> Arc<[u8]> {
+pub(super) fn body(bytes: &[u8]) -> Arc<[u8]> {
     BODIES.with_borrow_mut(|kept| {
         let mut known = kept.parts.iter().flatten();
         let known = known.find(|known| ***known == *bytes).cloned();
@@ -56,16 +56,16 @@ pub fn body(bytes: &[u8]) -> Arc<[u8]> {
 }
 
 /// The one allocation of a text: the id of an object, the name of an upstream.
-pub fn text(text: Arc<str>) -> Arc<str> {
+pub(super) fn text(text: Arc<str>) -> Arc<str> {
     TEXTS.with_borrow_mut(|kept| kept.share(text))
 }
 
 /// The one allocation of a list of names.
-pub fn names(names: Arc<[Name]>) -> Arc<[Name]> {
+pub(super) fn names(names: Arc<[Name]>) -> Arc<[Name]> {
     NAMES.with_borrow_mut(|kept| kept.share(names))
 }
 
 /// The one allocation of a policy.
-pub fn policy(policy: Policy) -> Arc<Policy> {
+pub(super) fn policy(policy: Policy) -> Arc<Policy> {
     POLICIES.with_borrow_mut(|kept| kept.share(Arc::new(policy)))
 }

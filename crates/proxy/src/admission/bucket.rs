@@ -15,7 +15,7 @@ use myriad_base::clock::{self, Instant};
 
 /// The most buckets of a kind at a time. Beyond, one that is paid back is forgotten, or else the
 /// one unused longest: who owes long, as by a slow rate, keeps no place that others use.
-pub const BUCKETS_MAX: usize = 1 << 17;
+pub(crate) const BUCKETS_MAX: usize = 1 << 17;
 
 /// How many places a bucket may be at.
 const WAYS: usize = 8;

@@ -4,7 +4,7 @@
 const NONE: u32 = u32::MAX;
 
 /// The places of any number of lines.
-pub struct FifoSlots<T> {
+pub(crate) struct FifoSlots<T> {
     places: Vec<FifoSlot<T>>,
     free: Vec<u32>,
 }
@@ -17,7 +17,7 @@ struct FifoSlot<T> {
 
 /// One line: the oldest first.
 #[derive(Clone, Copy, Debug)]
-pub struct Fifo {
+pub(crate) struct Fifo {
     first: u32,
     last: u32,
     count: u32,
@@ -35,12 +35,12 @@ impl Default for Fifo {
 
 impl Fifo {
     /// How many are in it.
-    pub fn count(self) -> u32 {
+    pub(crate) fn count(self) -> u32 {
         self.count
     }
 
     /// The one that has been in it longest.
-    pub fn first(self) -> Option<u32> {
+    pub(crate) fn first(self) -> Option<u32> {
         (self.count > 0).then_some(self.first)
     }
 }
@@ -56,7 +56,7 @@ impl<T> Default for FifoSlots<T> {
 
 impl<T: Copy> FifoSlots<T> {
     /// A place in no line yet.
-    pub fn take(&mut self, value: T) -> u32 {
+    pub(crate) fn take(&mut self, value: T) -> u32 {
         let place = FifoSlot {
             before: NONE,
             behind: NONE,
@@ -73,29 +73,29 @@ impl<T: Copy> FifoSlots<T> {
     }
 
     /// Gives back a place that is in no line.
-    pub fn give_back(&mut self, index: u32) {
+    pub(crate) fn give_back(&mut self, index: u32) {
         self.free.push(index);
     }
 
     /// The value at a place.
-    pub fn get(&self, index: u32) -> Option<T> {
+    pub(crate) fn get(&self, index: u32) -> Option<T> {
         self.places.get(index as usize).map(|place| place.value)
     }
 
     /// The thing at a place, to be changed.
-    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         let place = self.places.get_mut(index as usize)?;
         Some(&mut place.value)
     }
 
     /// The place behind another in its line.
-    pub fn behind(&self, index: u32) -> Option<u32> {
+    pub(crate) fn behind(&self, index: u32) -> Option<u32> {
         let behind = self.places.get(index as usize)?.behind;
         (behind != NONE).then_some(behind)
     }
 
     /// Puts a place at the end of a line.
-    pub fn push(&mut self, line: &mut Fifo, index: u32) {
+    pub(crate) fn push(&mut self, line: &mut Fifo, index: u32) {
         let last = std::mem::replace(&mut line.last, index);
         self.join(last, index);
         self.join(index, NONE);
@@ -106,7 +106,7 @@ impl<T: Copy> FifoSlots<T> {
     }
 
     /// Takes a place out of the line that it is in.
-    pub fn unlink(&mut self, line: &mut Fifo, index: u32) {
+    pub(crate) fn unlink(&mut self, line: &mut Fifo, index: u32) {
         let Some(place) = self.places.get(index as usize) else {
             return;
         };

@@ -21,11 +21,11 @@ use crate::limits::Limits;
 use crate::net::deadline::{self, Deadline, now_ticks};
 
 /// A connection for which less is held than this holds little.
-pub const LITTLE_BYTES: usize = 64 << 10;
+pub(crate) const LITTLE_BYTES: usize = 64 << 10;
 
 /// A tunnel for which less is held than this is not worth its end. So much each reads at once
 /// where too much is held.
-pub const TUNNEL_BYTES: usize = 4 << 10;
+pub(crate) const TUNNEL_BYTES: usize = 4 << 10;
 
 /// The lines of connections and tunnels, by powers of two of what is held for them.
 const LINES: usize = 20;

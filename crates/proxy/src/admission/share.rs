@@ -488,7 +488,9 @@ mod tests {
         let (shares, _) = shares(200);
         let all = ["a", "b", "c", "d"].map(|name| fill(&shares, &format!("{name}/host")));
         let counts = all.each_ref().map(Vec::len);
-        assert_eq!(counts, [160, 20, 10, 8]);
+        assert_eq!(counts[..3], [160, 20, 10]);
+        // Hashes have a secret, and namespaces that share a place by chance count as one.
+        assert!((8..=10).contains(&counts[3]), "{counts:?}");
     }
 
     #[test]

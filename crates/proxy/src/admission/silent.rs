@@ -16,7 +16,7 @@ use crate::net::deadline;
 /// The connections of one worker that are silent. Each operation costs the logarithm of how many
 /// sources there are, and a source is forgotten with its last connection.
 #[derive(Default)]
-pub struct Silent {
+pub(crate) struct Silent {
     places: FifoSlots<Entry>,
     sources: HashMap<u64, Fifo, RandomState>,
     /// The sources; the one to lose a connection next comes last.
@@ -41,7 +41,7 @@ type Rank = (u32, Reverse<u64>, u64);
 
 /// The source of a connection: the client's address, or its network of 64 bits where that is what
 /// one client is given.
-pub fn source_of(address: IpAddr) -> u64 {
+pub(crate) fn source_of(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => u64::from(address.to_bits()),
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
@@ -50,17 +50,17 @@ pub fn source_of(address: IpAddr) -> u64 {
 
 impl Silent {
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// The bytes of memory that hold what they have said so far.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Adds one more, which the deadline of a number wakes.
-    pub fn enter(&mut self, source: u64, deadline: u32) -> u32 {
+    pub(crate) fn enter(&mut self, source: u64, deadline: u32) -> u32 {
         self.entered += 1;
         let index = self.places.take(Entry {
             source,
@@ -75,7 +75,7 @@ impl Silent {
     }
 
     /// Takes one out that is silent no longer, or gone.
-    pub fn leave(&mut self, index: u32) {
+    pub(crate) fn leave(&mut self, index: u32) {
         if !self.is_evicted(index) {
             self.take_out(index);
         }
@@ -83,12 +83,12 @@ impl Silent {
     }
 
     /// Whether it lost its place.
-    pub fn is_evicted(&self, index: u32) -> bool {
+    pub(crate) fn is_evicted(&self, index: u32) -> bool {
         self.places.get(index).is_none_or(|entry| entry.is_evicted)
     }
 
     /// Counts so many bytes as what holds its words, instead of those before.
-    pub fn hold(&mut self, index: u32, bytes: usize) {
+    pub(crate) fn hold(&mut self, index: u32, bytes: usize) {
         let Some(entry) = self.places.get_mut(index) else {
             return;
         };
@@ -99,7 +99,7 @@ impl Silent {
     }
 
     /// Takes the place of the oldest connection of the source that has most; false without any.
-    pub fn evict(&mut self) -> bool {
+    pub(crate) fn evict(&mut self) -> bool {
         let Some((_, _, source)) = self.order.last().copied() else {
             return false;
         };

@@ -8,16 +8,16 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The places in a row; a power of two.
-pub const PLACES: usize = 2_048;
+pub(crate) const PLACES: usize = 2_048;
 
 /// How much what a worker holds has to change before others are told.
-pub const STEP_BYTES: usize = 64 << 10;
+pub(crate) const STEP_BYTES: usize = 64 << 10;
 
 /// The places of one hash in two rows.
-pub type Spots = [u16; 2];
+pub(crate) type Spots = [u16; 2];
 
 /// The places of what is of no namespace.
-pub const NOBODY: Spots = [0, 0];
+pub(crate) const NOBODY: Spots = [0, 0];
 
 /// The sums of all workers, as far as they have told them.
 pub struct AllSpaces {
@@ -27,7 +27,7 @@ pub struct AllSpaces {
 }
 
 /// The sums of one worker.
-pub struct OwnSpaces {
+pub(crate) struct OwnSpaces {
     rows: [Box<[Cell<OwnSum>]>; 2],
 }
 
@@ -109,7 +109,7 @@ impl Default for OwnSpaces {
 
 impl OwnSpaces {
     /// So much is held for a namespace in place of so much.
-    pub fn change(&self, all: &AllSpaces, spots: Spots, before: u32, now: u32) {
+    pub(crate) fn change(&self, all: &AllSpaces, spots: Spots, before: u32, now: u32) {
         let change = now as isize - before as isize;
         for (row, (sums, spot)) in self.rows.iter().zip(spots).enumerate() {
             let Some(cell) = sums.get(usize::from(spot)) else {
@@ -128,7 +128,7 @@ impl OwnSpaces {
     }
 
     /// How much is held for a namespace, at most.
-    pub fn held(&self, all: &AllSpaces, spots: Spots) -> usize {
+    pub(crate) fn held(&self, all: &AllSpaces, spots: Spots) -> usize {
         let rows = self.rows.iter().zip(spots).enumerate();
         let sums = rows.map(|(row, (sums, spot))| {
             let own = sums.get(usize::from(spot)).map(Cell::get);
@@ -139,12 +139,12 @@ impl OwnSpaces {
     }
 
     /// Whether anybody was told that something is held for a namespace.
-    pub fn is_active(&self, all: &AllSpaces, [spot, _]: Spots) -> bool {
+    pub(crate) fn is_active(&self, all: &AllSpaces, [spot, _]: Spots) -> bool {
         all.get(0, spot) > 0
     }
 
     /// Takes back all that was told.
-    pub fn clear(&self, all: &AllSpaces) {
+    pub(crate) fn clear(&self, all: &AllSpaces) {
         for (row, sums) in self.rows.iter().enumerate() {
             for (spot, sum) in sums.iter().enumerate() {
                 let told = sum.take().told;
@@ -157,7 +157,7 @@ impl OwnSpaces {
 }
 
 /// The places of a hash.
-pub fn spots(hash: u64) -> Spots {
+pub(crate) fn spots(hash: u64) -> Spots {
     let within = |bits: u64| (bits as usize % PLACES) as u16;
     [within(hash), within(hash >> 32)]
 }

@@ -16,7 +16,7 @@ use crate::net::deadline::Deadline;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The bytes of a tunnel, and its place among those that may have to go.
-pub struct TunnelHeld {
+pub(crate) struct TunnelHeld {
     held: HeldBytes,
     /// Passes where the tunnel has to go, and where it may look for room again.
     alarm: Deadline,
@@ -26,7 +26,7 @@ pub struct TunnelHeld {
 impl TunnelHeld {
     /// A tunnel of a namespace, for which nothing is held. Where its client's end counts what is
     /// held itself, this does not do so again.
-    pub fn new(holdings: &Rc<Holdings>, space: Spots, is_counted: bool) -> Self {
+    pub(crate) fn new(holdings: &Rc<Holdings>, space: Spots, is_counted: bool) -> Self {
         let alarm = Deadline::new();
         let mut held = match is_counted {
             true => holdings.counted(),
@@ -42,13 +42,13 @@ impl TunnelHeld {
     }
 
     /// About how many bytes may be read at once.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.held.room()
     }
 
     /// Takes note of what is held, and of whether anything has moved, or was not read for want of
     /// room.
-    pub fn note(&mut self, bytes: usize, has_moved: bool, is_held_up: bool) {
+    pub(crate) fn note(&mut self, bytes: usize, has_moved: bool, is_held_up: bool) {
         if has_moved {
             self.held.get_on();
         }
@@ -60,12 +60,12 @@ impl TunnelHeld {
     }
 
     /// Whether the tunnel has to go.
-    pub fn is_evicted(&self) -> bool {
+    pub(crate) fn is_evicted(&self) -> bool {
         self.held.is_evicted()
     }
 
     /// Ready where it is time to look again.
-    pub fn poll_again(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_again(&mut self, context: &mut Context<'_>) -> Poll<()> {
         ready!(self.alarm.poll_passed(context));
         self.alarm.unset();
         self.is_waiting = false;

@@ -18,7 +18,7 @@ use super::fifo::{Fifo, FifoSlots};
 use crate::net::deadline::{self, now_ticks};
 
 /// How many lines there are.
-pub const LINES: usize = 256;
+pub(crate) const LINES: usize = 256;
 
 /// The line of answers of the proxy itself, behind those of requests.
 const ANSWERS: u16 = LINES as u16;
@@ -34,7 +34,7 @@ const ALL: usize = 2 * LINES + 1;
 const LOOK_MAX: usize = 16;
 
 /// How long a request waits before it may have to go, in ticks: more than a second.
-pub const TICKS_MIN: u32 = 11;
+pub(crate) const TICKS_MIN: u32 = 11;
 
 /// The bytes that make a request count as one that has just begun to wait.
 const PROGRESS_BYTES: u32 = 1 << 10;
@@ -271,7 +271,7 @@ impl Lines {
 
 /// Lets a request go, for another of a domain in this line that has so many: one of the same line,
 /// or one of those who have more that wait. Says what it waited for.
-pub fn give_way(line: u16, held: usize) -> Option<ClientWait> {
+pub(crate) fn give_way(line: u16, held: usize) -> Option<ClientWait> {
     evict(|lines| {
         let own = lines.lines.get(usize::from(line))?;
         let others = || lines.first_of_longest(LINES, held);
@@ -280,19 +280,19 @@ pub fn give_way(line: u16, held: usize) -> Option<ClientWait> {
 }
 
 /// Lets a request, or an answer, go for the memory that it holds. Says what it waited for.
-pub fn give_way_for_memory() -> Option<ClientWait> {
+pub(crate) fn give_way_for_memory() -> Option<ClientWait> {
     evict(|lines| lines.first_of_longest(LINES + 1, 0))
 }
 
 /// Lets a request, or an answer, of the namespace at a place go for the memory that it holds,
 /// whatever it waits for. Says what that was.
-pub fn give_way_of(space: u16) -> Option<ClientWait> {
+pub(crate) fn give_way_of(space: u16) -> Option<ClientWait> {
     evict(|lines| lines.first_of(space))
 }
 
 /// Lets one of so many of those go that wait, and at least one, for the memory that they hold: of
 /// the namespace at a place alone, where there is one. Says what each of them waited for.
-pub fn give_way_in_part(one_of: u32, space: Option<u16>, mut tell: impl FnMut(ClientWait)) {
+pub(crate) fn give_way_in_part(one_of: u32, space: Option<u16>, mut tell: impl FnMut(ClientWait)) {
     let count = LINE.with_borrow(|lines| match space {
         Some(_) => lines.all,
         None => lines.count,

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How often a worker looks at its deadlines.
-pub const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 const NEVER: u32 = u32::MAX;
 
@@ -125,12 +125,12 @@ impl Drop for Deadline {
 }
 
 /// The thread's time, in ticks since it began to look at its deadlines.
-pub fn now_ticks() -> u32 {
+pub(crate) fn now_ticks() -> u32 {
     NOW.get()
 }
 
 /// Moves the thread's time by one tick and wakes whoever is due.
-pub fn tick() {
+pub(crate) fn tick() {
     let now = NOW.get() + 1;
     NOW.set(now);
     let due = ROW.with_borrow_mut(|row| {
@@ -145,7 +145,7 @@ pub fn tick() {
 }
 
 /// Lets the deadline of a number pass at once, and wakes whoever waits for it.
-pub fn expire(number: u32) {
+pub(crate) fn expire(number: u32) {
     let waker = ROW.with_borrow_mut(|row| {
         let due = row.due.get_mut(number as usize)?;
         *due = 0;
@@ -157,14 +157,14 @@ pub fn expire(number: u32) {
 }
 
 /// Wakes everybody who waits with a deadline, so that they look around.
-pub fn wake_all() {
+pub(crate) fn wake_all() {
     let wakers: Vec<Waker> =
         ROW.with_borrow_mut(|row| row.wakers.iter_mut().filter_map(Option::take).collect());
     wakers.into_iter().for_each(Waker::wake);
 }
 
 /// Ticks for as long as the thread serves.
-pub async fn run() {
+pub(crate) async fn run() {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -89,7 +89,7 @@ impl Flow for Stream {
 }
 
 /// Both directions between a client and an endpoint.
-pub struct Duplex {
+pub(crate) struct Duplex {
     up: Half,
     down: Half,
     has_moved: bool,
@@ -120,7 +120,7 @@ enum Broken {
 
 impl Duplex {
     /// Two directions, with what the client and the endpoint have said already.
-    pub fn new(of_client: Option<Buffer>, of_endpoint: Option<Buffer>) -> Self {
+    pub(crate) fn new(of_client: Option<Buffer>, of_endpoint: Option<Buffer>) -> Self {
         Duplex {
             up: Half::new(of_client),
             down: Half::new(of_endpoint),
@@ -134,7 +134,7 @@ impl Duplex {
     ///
     /// # Errors
     /// The side that failed.
-    pub fn poll(
+    pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
         client: &mut impl Flow,
@@ -159,28 +159,28 @@ impl Duplex {
     }
 
     /// Whether anything has moved since this was last asked.
-    pub fn take_moved(&mut self) -> bool {
+    pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.has_moved)
     }
 
     /// Whether nothing was read for want of room, and nobody will say when there is some.
-    pub fn is_held_up(&self) -> bool {
+    pub(crate) fn is_held_up(&self) -> bool {
         self.is_held_up
     }
 
     /// How many bytes of memory both directions take.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         let [up, down] = [&self.up, &self.down].map(|half| half.waiting.as_ref());
         up.map_or(0, Buffer::capacity) + down.map_or(0, Buffer::capacity)
     }
 
     /// Bytes that the client has sent.
-    pub fn bytes_received(&self) -> u64 {
+    pub(crate) fn bytes_received(&self) -> u64 {
         self.up.bytes
     }
 
     /// Bytes that the endpoint has sent.
-    pub fn bytes_sent(&self) -> u64 {
+    pub(crate) fn bytes_sent(&self) -> u64 {
         self.down.bytes
     }
 }

@@ -29,10 +29,10 @@ use crate::limits::namespace_max;
 use crate::random::hash::hash;
 
 /// The most addresses that are used of one answer.
-pub const ADDRESSES_MAX: usize = 64;
+pub(crate) const ADDRESSES_MAX: usize = 64;
 
 /// How long a question waits for its answer.
-pub const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one server has before it is asked again, or another one is.
 const TRY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -239,7 +239,7 @@ impl Names {
 }
 
 /// The owner of the upstreams of a namespace, as far as questions are concerned.
-pub fn owner(namespace: &str) -> u64 {
+pub(crate) fn owner(namespace: &str) -> u64 {
     hash(CLASS, namespace)
 }
 

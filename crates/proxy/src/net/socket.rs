@@ -13,7 +13,10 @@ const BACKLOG: i32 = 4_096;
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+pub(crate) fn listen(
+    address: SocketAddr,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     // The first is bound alone: another process on the address is an error that people want to
     // see, not a partner that takes half of the connections. It is never given back, since a
     // process that is being started may still hold what we have closed.
@@ -33,7 +36,7 @@ pub fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<
 
 /// Adds to sockets that another process listened on, so that there are at least `count`. Those
 /// that cannot be added are missed by nobody but the workers that would have had them.
-pub fn listen_further(
+pub(crate) fn listen_further(
     address: SocketAddr,
     mut sockets: Vec<TcpListener>,
     count: usize,
@@ -55,7 +58,7 @@ pub fn listen_further(
 }
 
 /// Whether an address could be listened on now.
-pub fn is_free(address: SocketAddr) -> bool {
+pub(crate) fn is_free(address: SocketAddr) -> bool {
     bind(address, false).is_ok()
 }
 

@@ -16,7 +16,7 @@ const SWEEP_MIN: usize = 64;
 
 /// One instruction, and those that may follow by their numbers.
 #[derive(Clone, Copy, Debug)]
-pub enum Instruction {
+pub(super) enum Instruction {
     /// Takes one character.
     Char(char, u16),
     /// Takes one character of a class, by its number.
@@ -35,7 +35,7 @@ pub enum Instruction {
 
 /// A class of characters.
 #[derive(Debug)]
-pub struct Letters {
+pub(super) struct Letters {
     /// A bit for each character in ASCII.
     ascii: u128,
     /// The others, sorted.
@@ -44,7 +44,7 @@ pub struct Letters {
 
 /// A compiled pattern.
 #[derive(Debug)]
-pub struct Program {
+pub(super) struct Program {
     /// All instructions.
     pub instructions: Box<[Instruction]>,
     /// The first to be done.
@@ -53,7 +53,7 @@ pub struct Program {
 }
 
 /// A pattern is too large.
-pub struct TooLarge;
+pub(super) struct TooLarge;
 
 #[derive(Default)]
 struct Compiler {
@@ -74,7 +74,7 @@ impl Program {
     ///
     /// # Errors
     /// More than [`INSTRUCTIONS_MAX`].
-    pub fn new(hir: &Hir) -> Result<Program, TooLarge> {
+    pub(super) fn new(hir: &Hir) -> Result<Program, TooLarge> {
         let mut compiler = Compiler::default();
         let end = compiler.push(Instruction::Match)?;
         let start = compiler.compile(hir, end)?;
@@ -86,13 +86,13 @@ impl Program {
     }
 
     /// Whether a character is of a class.
-    pub fn is_of(&self, class: u16, letter: char) -> bool {
+    pub(super) fn is_of(&self, class: u16, letter: char) -> bool {
         let class = self.classes.get(usize::from(class));
         class.is_some_and(|class| class.has(letter))
     }
 
     /// The memory that it takes in bytes, without classes, which are shared.
-    pub fn memory_usage(&self) -> usize {
+    pub(super) fn memory_usage(&self) -> usize {
         size_of_val(&*self.instructions) + size_of_val(&*self.classes)
     }
 }

@@ -63,7 +63,7 @@ impl Hint {
 
 /// Writes a text in lower case, as far as letters of ASCII are concerned, and those two which are
 /// such letters in another case.
-pub fn fold(text: &str, folded: &mut String) {
+pub(super) fn fold(text: &str, folded: &mut String) {
     folded.extend(text.chars().map(fold_letter));
 }
 

@@ -17,14 +17,14 @@ const FOLDED_MAX: usize = 64 << 10;
 const CANDIDATES_MAX: usize = 16 << 10;
 
 /// The slots of a thread that follows groups.
-pub const SLOTS: usize = GROUPS * 2;
+pub(super) const SLOTS: usize = GROUPS * 2;
 
 /// No place.
-pub const NOWHERE: u32 = u32::MAX;
+pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// The memory of a simulation.
 #[derive(Default)]
-pub struct Scratch {
+pub(super) struct Scratch {
     /// The states at the present place.
     pub now: States,
     /// The states at the next one.
@@ -35,7 +35,7 @@ pub struct Scratch {
 
 /// A set of states, in the order of preference.
 #[derive(Default)]
-pub struct States {
+pub(super) struct States {
     order: Vec<u16>,
     places: Vec<u16>,
     /// [`SLOTS`] places of groups for each state, where groups are asked for.
@@ -44,7 +44,7 @@ pub struct States {
 
 /// An entry of the stack.
 #[derive(Clone, Copy)]
-pub enum Frame {
+pub(super) enum Frame {
     /// A state.
     Go(u16),
     /// The former place in a slot, once what came behind it was followed.
@@ -67,7 +67,11 @@ thread_local! {
 
 /// Lends the scratch memory, with room for states and, where asked, for their groups. None where
 /// there is none.
-pub fn with<R>(states: usize, groups: bool, run: impl FnOnce(&mut Scratch) -> R) -> Option<R> {
+pub(super) fn with<R>(
+    states: usize,
+    groups: bool,
+    run: impl FnOnce(&mut Scratch) -> R,
+) -> Option<R> {
     SCRATCH.with(|scratch| {
         let mut scratch = scratch.try_borrow_mut().ok()?;
         scratch.reserve(states, groups)?;
@@ -86,7 +90,7 @@ pub fn with_candidates<R>(text: &str, run: impl FnOnce(&mut Candidates) -> R) ->
 }
 
 /// Whether a pattern of this many instructions can have its groups followed.
-pub fn has_room_for_groups(instructions: usize) -> bool {
+pub(super) fn has_room_for_groups(instructions: usize) -> bool {
     instructions <= PathRewrite::INSTRUCTIONS_MAX
 }
 
@@ -102,7 +106,7 @@ impl Scratch {
     }
 
     /// The memory that it takes in bytes.
-    pub fn memory_usage(&self) -> usize {
+    pub(super) fn memory_usage(&self) -> usize {
         let of = |states: &States| {
             let ids = states.order.capacity() + states.places.capacity();
             ids * size_of::<u16>() + states.slots.capacity() * size_of::<u32>()
@@ -143,22 +147,22 @@ impl Candidates {
 
 impl States {
     /// Forgets all states.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.order.clear();
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// The state of a rank.
-    pub fn get(&self, rank: usize) -> Option<u16> {
+    pub(super) fn get(&self, rank: usize) -> Option<u16> {
         self.order.get(rank).copied()
     }
 
     /// Adds a state; false where it is there already.
-    pub fn insert(&mut self, state: u16) -> bool {
+    pub(super) fn insert(&mut self, state: u16) -> bool {
         let Some(place) = self.places.get_mut(usize::from(state)) else {
             return false;
         };
@@ -171,13 +175,13 @@ impl States {
     }
 
     /// The places of groups of a state.
-    pub fn slots(&self, state: u16) -> &[u32] {
+    pub(super) fn slots(&self, state: u16) -> &[u32] {
         let start = usize::from(state) * SLOTS;
         self.slots.get(start..start + SLOTS).unwrap_or_default()
     }
 
     /// Remembers the places of groups of a state.
-    pub fn remember(&mut self, state: u16, slots: &[u32; SLOTS]) {
+    pub(super) fn remember(&mut self, state: u16, slots: &[u32; SLOTS]) {
         let start = usize::from(state) * SLOTS;
         if let Some(own) = self.slots.get_mut(start..start + SLOTS) {
             own.copy_from_slice(slots);

@@ -22,7 +22,12 @@ struct Search<'a> {
 }
 
 /// The end in bytes of the match at the start of a text.
-pub fn match_end(program: &Program, text: &[u8], is_any: bool, budget: &Budget) -> Option<usize> {
+pub(super) fn match_end(
+    program: &Program,
+    text: &[u8],
+    is_any: bool,
+    budget: &Budget,
+) -> Option<usize> {
     let search = Search {
         program,
         text,
@@ -36,7 +41,7 @@ pub fn match_end(program: &Program, text: &[u8], is_any: bool, budget: &Budget) 
 }
 
 /// The groups of the first match from a place on, or of the one there.
-pub fn groups(
+pub(super) fn groups(
     program: &Program,
     text: &[u8],
     from: usize,

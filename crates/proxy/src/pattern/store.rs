@@ -76,7 +76,7 @@ impl EncodeMetric for Shown {
 ///
 /// # Errors
 /// When it is not valid, or too large.
-pub fn find_or_compile(text: &str) -> Result<Arc<Pattern>, BadRegex> {
+pub(super) fn find_or_compile(text: &str) -> Result<Arc<Pattern>, BadRegex> {
     static STORE: LazyLock<Mutex<Store>> = LazyLock::new(Mutex::default);
     let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pattern) = store.known.get(text).and_then(Weak::upgrade) {

@@ -22,13 +22,13 @@ const BYTES_MAX: usize = 8 << 10;
 const MAKING_BYTES_MAX: usize = 64 << 10;
 
 /// An automaton that reads text in ASCII.
-pub struct DfaTable {
+pub(super) struct DfaTable {
     automaton: dense::DFA<Vec<u32>>,
 }
 
 impl DfaTable {
     /// The table of a pattern, where it has a small one.
-    pub fn new(hir: &Hir, program: &Program) -> Option<DfaTable> {
+    pub(super) fn new(hir: &Hir, program: &Program) -> Option<DfaTable> {
         if program.instructions.len() > INSTRUCTIONS_MAX {
             return None;
         }
@@ -54,7 +54,7 @@ impl DfaTable {
 
     /// The end in bytes of the match at the start of a text in ASCII. `is_any` takes a shorter
     /// one as well.
-    pub fn match_end(&self, text: &[u8], is_any: bool, budget: &Budget) -> Option<usize> {
+    pub(super) fn match_end(&self, text: &[u8], is_any: bool, budget: &Budget) -> Option<usize> {
         let automaton = &self.automaton;
         let config = start::Config::new().anchored(Anchored::Yes);
         let mut state = automaton.start_state(&config).ok()?;
@@ -81,7 +81,7 @@ impl DfaTable {
     }
 
     /// The memory that it takes in bytes.
-    pub fn memory_usage(&self) -> usize {
+    pub(super) fn memory_usage(&self) -> usize {
         size_of::<DfaTable>() + self.automaton.memory_usage()
     }
 }

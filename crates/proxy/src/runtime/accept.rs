@@ -37,7 +37,7 @@ use crate::telemetry::count::Count;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The listener or capture that the connections of a socket belong to.
-pub enum Door {
+pub(super) enum Door {
     /// A listener.
     Listener(Name),
     /// Whatever each of them was meant for: network rules led it here. The ports are those of
@@ -46,7 +46,7 @@ pub enum Door {
 }
 
 /// Accepts from one socket.
-pub struct Acceptor {
+pub(super) struct Acceptor {
     pub worker: Rc<Worker>,
     pub handshaking: Rc<Handshaking>,
     pub door: Door,
@@ -75,7 +75,7 @@ impl Drop for Connected {
 impl Acceptor {
     /// Accepts until it is stopped, and then what waits in the queue: those clients were told
     /// that they are connected.
-    pub async fn run(self, socket: std::net::TcpListener) {
+    pub(super) async fn run(self, socket: std::net::TcpListener) {
         let _counted = Connected::new(self.worker.clone());
         let socket = match TcpListener::from_std(socket) {
             Ok(socket) => socket,

@@ -15,11 +15,11 @@ const WITHIN: [i64; 6] = [0, 1, 7, 14, 30, 90];
 
 /// How many certificates end on each day since 1970: as much as there are days on which any ends.
 #[derive(Clone, Default)]
-pub struct Expiries(Arc<Mutex<BTreeMap<i64, u64>>>);
+pub(super) struct Expiries(Arc<Mutex<BTreeMap<i64, u64>>>);
 
 impl Expiries {
     /// An empty count; registers the metrics that show it.
-    pub fn new(metrics: &Metrics) -> Self {
+    pub(super) fn new(metrics: &Metrics) -> Self {
         let expiries = Expiries::default();
         let help = "Certificates in service that end within so many days; 0 for those that have";
         metrics.register("certificates_expiring", help, expiries.clone());
@@ -27,7 +27,7 @@ impl Expiries {
     }
 
     /// Follows a change that took effect.
-    pub fn follow(&self, before: Option<&SealedArc>, change: &Change) {
+    pub(super) fn follow(&self, before: Option<&SealedArc>, change: &Change) {
         if change.key.kind != Kind::Certificate {
             return;
         }

@@ -42,7 +42,7 @@ enum End {
 }
 
 /// Waits until a connection has said enough to be served; none where it has gone, or had to.
-pub async fn hear(
+pub(super) async fn hear(
     worker: &Worker,
     visit: &mut DownstreamConnection,
     kind: Kind,

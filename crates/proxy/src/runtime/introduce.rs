@@ -15,7 +15,7 @@ const TAKEN_BYTES: usize = 256;
 
 /// Reads the header that the connection begins with, and takes the client for the one that it
 /// names. False where the connection has to be closed.
-pub async fn introduce(
+pub(super) async fn introduce(
     introductions: &Introductions,
     local: &Local,
     visit: &mut DownstreamConnection,

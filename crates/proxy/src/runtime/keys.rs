@@ -43,7 +43,7 @@ const SETS_MAX: usize = 1_024;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Starts fetching what access policies ask for.
-pub struct Fetcher {
+pub(super) struct Fetcher {
     wanted: Option<mpsc::Sender<Weak<KeySlot>>>,
     counters: Counters,
 }
@@ -73,7 +73,7 @@ enum FetchError {
 
 impl Fetcher {
     /// A fetcher that has nothing to do, and no thread yet.
-    pub fn new(metrics: &Metrics) -> Self {
+    pub(super) fn new(metrics: &Metrics) -> Self {
         let counters = Counters::default();
         let (fetched, failed) = (counters.fetched.clone(), counters.failed.clone());
         metrics.register("key_sets_fetched", "Key sets of issuers fetched", fetched);
@@ -86,7 +86,7 @@ impl Fetcher {
     }
 
     /// Takes over the keys that nobody fetches yet.
-    pub fn take(&mut self, access_policies: &AccessPolicies) {
+    pub(super) fn take(&mut self, access_policies: &AccessPolicies) {
         for slot in access_policies.slots().filter(|slot| slot.take()) {
             if self.wanted.is_none() {
                 self.wanted = start(self.counters.clone());

@@ -20,7 +20,7 @@ use crate::telemetry::count::Counts;
 const CAPTURES: u64 = 0;
 
 /// The listening sockets of a proxy, and who accepts from them.
-pub struct Doors {
+pub(super) struct Doors {
     workers: Vec<mpsc::Sender<Command>>,
     bound: HashMap<Name, Bound>,
     /// Listeners that were refused, and what they wait for.
@@ -55,7 +55,7 @@ struct Bound {
 }
 
 /// An order to the workers, for when the tables are in place.
-pub enum Order {
+pub(super) enum Order {
     /// Accept from these.
     Open {
         /// The listener.
@@ -80,7 +80,7 @@ pub enum Order {
 
 impl Order {
     /// The address where it opens a listener, if it does.
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub(super) fn address(&self) -> Option<SocketAddr> {
         match self {
             Order::Open { address, .. } => Some(*address),
             Order::Close { .. } => None,
@@ -91,7 +91,7 @@ impl Order {
 impl Doors {
     /// No sockets yet. With what a process before listened on, workers accept nothing before the
     /// proxy goes live: whoever they accepted would meet tables that are not whole.
-    pub fn new(
+    pub(super) fn new(
         workers: Vec<mpsc::Sender<Command>>,
         (listeners_max, counts): (usize, Arc<Counts>),
         sockets: Sockets,
@@ -115,12 +115,12 @@ impl Doors {
     }
 
     /// The sockets that the next process is given.
-    pub fn sockets(&self) -> &Sockets {
+    pub(super) fn sockets(&self) -> &Sockets {
         &self.sockets
     }
 
     /// Lets workers accept, and closes what was taken over and nobody wants.
-    pub fn go_live(&mut self) {
+    pub(super) fn go_live(&mut self) {
         for (worker, command) in self.held.take().into_iter().flatten() {
             self.send(worker, command);
         }
@@ -131,7 +131,7 @@ impl Doors {
     }
 
     /// The addresses where listeners are bound.
-    pub fn addresses(&self) -> Vec<(Name, SocketAddr)> {
+    pub(super) fn addresses(&self) -> Vec<(Name, SocketAddr)> {
         let bound = self.bound.iter();
         let mut addresses: Vec<(Name, SocketAddr)> = bound
             .map(|(name, bound)| (name.clone(), bound.address))
@@ -141,18 +141,18 @@ impl Doors {
     }
 
     /// The sockets of captured connections.
-    pub fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
+    pub(super) fn captures(&self) -> &[(CaptureDirection, SocketAddr)] {
         &self.captures
     }
 
     /// Every address that is listened on.
-    pub fn own(&self) -> impl Iterator<Item = SocketAddr> {
+    pub(super) fn own(&self) -> impl Iterator<Item = SocketAddr> {
         let bound = self.bound.values().map(|bound| bound.address);
         bound.chain(self.captures.iter().map(|(_, address)| *address))
     }
 
     /// Whether a listener could be opened now that could not before. Says so once.
-    pub fn take_bindable(&mut self) -> bool {
+    pub(super) fn take_bindable(&mut self) -> bool {
         let before = self.unbound.len();
         self.unbound.retain(|_, wait| match wait {
             Wait::Address(address) => !socket::is_free(*address),
@@ -166,7 +166,7 @@ impl Doors {
     ///
     /// # Errors
     /// An address cannot be listened on.
-    pub fn open_captures(
+    pub(super) fn open_captures(
         &mut self,
         wanted: &[(CaptureDirection, SocketAddr)],
     ) -> io::Result<Vec<SocketAddr>> {
@@ -198,7 +198,7 @@ impl Doors {
     ///
     /// # Errors
     /// Its address cannot be listened on, or there is no place for it.
-    pub fn prepare(&mut self, change: &Change) -> io::Result<Vec<Order>> {
+    pub(super) fn prepare(&mut self, change: &Change) -> io::Result<Vec<Order>> {
         let name = &change.key.name;
         let new = change.new.as_ref().and_then(|sealed| sealed.listener());
         // What is captured comes by the sockets of its direction.
@@ -248,7 +248,7 @@ impl Doors {
     }
 
     /// Does what was prepared.
-    pub fn carry_out(&mut self, order: Order) {
+    pub(super) fn carry_out(&mut self, order: Order) {
         match order {
             Order::Open {
                 name,

@@ -10,7 +10,7 @@ use crate::limits::namespace_max;
 const SHARE_MIN: usize = 4;
 
 /// The places of listeners, and who has them.
-pub struct ListenerQuota {
+pub(super) struct ListenerQuota {
     max: usize,
     /// The namespaces of those that have one; empty where it is the process' own.
     owners: HashMap<Name, Box<str>>,
@@ -20,7 +20,7 @@ pub struct ListenerQuota {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub(super) enum Full {
     /// All are taken.
     All,
     /// The namespace has all that it may have.
@@ -29,7 +29,7 @@ pub enum Full {
 
 impl Full {
     /// The words for people.
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Full::All => "there are as many listeners as there may be",
             Full::Namespace => {
@@ -42,7 +42,7 @@ impl Full {
 
 impl ListenerQuota {
     /// A number of places, all free.
-    pub fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize) -> Self {
         ListenerQuota {
             max,
             owners: HashMap::new(),
@@ -51,7 +51,7 @@ impl ListenerQuota {
     }
 
     /// Why a further listener of a namespace has no place; none where it has one.
-    pub fn refusal(&self, namespace: &str) -> Option<Full> {
+    pub(super) fn refusal(&self, namespace: &str) -> Option<Full> {
         let own = self.counts.get(namespace).copied().unwrap_or(0);
         let share = namespace_max(self.max).max(SHARE_MIN);
         if self.owners.len() >= self.max {
@@ -64,7 +64,7 @@ impl ListenerQuota {
     }
 
     /// Gives a listener a place, or lets it keep its place where another namespace has it now.
-    pub fn take(&mut self, name: &Name, namespace: &str) {
+    pub(super) fn take(&mut self, name: &Name, namespace: &str) {
         if self.owners.get(name).is_some_and(|own| **own == *namespace) {
             return;
         }
@@ -74,7 +74,7 @@ impl ListenerQuota {
     }
 
     /// Frees the place of a listener, if it has one.
-    pub fn release(&mut self, name: &Name) {
+    pub(super) fn release(&mut self, name: &Name) {
         let Some(namespace) = self.owners.remove(name) else {
             return;
         };

@@ -21,14 +21,14 @@ use crate::tls::gate::Gate;
 use crate::tls::turns::HandshakeTurns;
 
 /// Handshakes of one worker.
-pub struct Handshaking {
+pub(super) struct Handshaking {
     shared: Arc<Handshakes>,
     turns: HandshakeTurns,
 }
 
 /// The properties of a connection that follow from its listener.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub(super) struct Kind {
     /// Whether it starts with a handshake.
     pub is_tls: bool,
     /// The protocol that it is assumed to speak.
@@ -37,7 +37,7 @@ pub struct Kind {
 }
 
 /// A connection that says something.
-pub enum OpenedConnection {
+pub(super) enum OpenedConnection {
     /// HTTP/1.
     Http1(Stream, Start),
     /// HTTP/2.
@@ -50,7 +50,7 @@ pub enum OpenedConnection {
 
 impl Handshaking {
     /// An empty set of handshakes.
-    pub fn new(shared: Arc<Handshakes>) -> Self {
+    pub(super) fn new(shared: Arc<Handshakes>) -> Self {
         Handshaking {
             shared,
             turns: HandshakeTurns::new(),
@@ -58,14 +58,14 @@ impl Handshaking {
     }
 
     /// Gives turns to handshakes, for as long as the worker runs.
-    pub async fn take_turns(&self, worker: &Worker) {
+    pub(super) async fn take_turns(&self, worker: &Worker) {
         self.turns.run(&worker.local.fairness.handshakes).await;
     }
 }
 
 impl Kind {
     /// The kind of a listener's connections.
-    pub fn of(listener: &Listener) -> Self {
+    pub(super) fn of(listener: &Listener) -> Self {
         Kind {
             is_tls: listener.tls,
             protocol: listener.protocol,
@@ -75,7 +75,7 @@ impl Kind {
 
     /// Whether it is a stream in plain text whatever it says, so that where it comes from tells
     /// which stream route takes it.
-    pub fn is_stream(self) -> bool {
+    pub(super) fn is_stream(self) -> bool {
         let is_plain = !self.is_tls && self.mutual == MutualTls::None;
         is_plain && self.protocol == ListenerProtocol::Tcp
     }
@@ -114,7 +114,7 @@ impl Kind {
 
 /// Whether a stream in plain text may be served, by who it belongs to. It takes its share before it
 /// takes a place, so that a flood of them never stands in anybody's way.
-pub fn may_come(worker: &Worker, visit: &DownstreamConnection) -> bool {
+pub(super) fn may_come(worker: &Worker, visit: &DownstreamConnection) -> bool {
     let tables = worker.tables.load();
     let entry = tables.stream_route(arrival(visit), None);
     // Where no stream route takes it, it is told so as any other.
@@ -123,7 +123,11 @@ pub fn may_come(worker: &Worker, visit: &DownstreamConnection) -> bool {
 
 /// Whether the connection counts for whoever a stream belongs to, or may from now on: as one of
 /// its connections, and as one of its tunnels.
-pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &StreamRouteEntry) -> bool {
+pub(super) fn has_share(
+    worker: &Worker,
+    visit: &DownstreamConnection,
+    entry: &StreamRouteEntry,
+) -> bool {
     if visit.tunnel.get().is_some() {
         return true;
     }
@@ -140,14 +144,18 @@ pub fn has_share(worker: &Worker, visit: &DownstreamConnection, entry: &StreamRo
 }
 
 /// A connection in plain text, which a stream route may take whatever it says.
-pub fn open(worker: &Worker, visit: &DownstreamConnection, tcp: TcpStream) -> OpenedConnection {
+pub(super) fn open(
+    worker: &Worker,
+    visit: &DownstreamConnection,
+    tcp: TcpStream,
+) -> OpenedConnection {
     // Without it what little is said at a time would wait for acknowledgements.
     let _ = tcp.set_nodelay(true);
     pass(worker, visit, Stream::Plain(tcp))
 }
 
 /// A connection that network rules led here.
-pub async fn open_captured(
+pub(super) async fn open_captured(
     worker: &Worker,
     handshaking: &Handshaking,
     visit: &mut DownstreamConnection,
@@ -174,7 +182,7 @@ pub async fn open_captured(
 }
 
 /// A connection that starts with a handshake, of which this was received already.
-pub async fn secure(
+pub(super) async fn secure(
     worker: &Worker,
     handshaking: &Handshaking,
     visit: &mut DownstreamConnection,

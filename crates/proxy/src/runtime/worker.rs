@@ -49,7 +49,7 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A command to a worker.
-pub enum Command {
+pub(super) enum Command {
     /// Accept from a socket.
     Listen {
         /// The listener it belongs to.
@@ -85,7 +85,7 @@ pub enum Command {
 }
 
 /// The parts that a worker is started with.
-pub struct Setup {
+pub(super) struct Setup {
     pub limits: Arc<Limits>,
     pub buckets: Arc<Buckets>,
     pub names: Names,
@@ -114,7 +114,7 @@ struct Opened {
 }
 
 /// Starts a worker.
-pub fn start(
+pub(super) fn start(
     number: usize,
     setup: Setup,
     inbox: mpsc::Receiver<Command>,

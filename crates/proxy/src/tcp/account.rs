@@ -18,7 +18,7 @@ use crate::upstream::entry::UpstreamEntry;
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(super) enum Ending {
     /// Both sides have ended it.
     Done,
     /// One side broke it off.
@@ -32,7 +32,7 @@ pub enum Ending {
 }
 
 /// A stream being served.
-pub struct StreamAccount {
+pub(super) struct StreamAccount {
     started: Instant,
     is_counted: bool,
     /// The book where it is counted, once its upstream is known.
@@ -51,7 +51,7 @@ pub struct StreamAccount {
 
 impl StreamAccount {
     /// A stream that a stream route takes.
-    pub fn begin(
+    pub(super) fn begin(
         local: &Local,
         recording: Option<&Arc<Recording>>,
         visit: &DownstreamConnection,
@@ -84,7 +84,7 @@ impl StreamAccount {
     }
 
     /// Sets the upstream that the stream is sent to.
-    pub fn set_upstream(&mut self, local: &Local, upstream: &UpstreamEntry) {
+    pub(super) fn set_upstream(&mut self, local: &Local, upstream: &UpstreamEntry) {
         if self.is_counted {
             self.book = Some(upstream.book(local, self.reporter).clone());
         }
@@ -94,14 +94,14 @@ impl StreamAccount {
     }
 
     /// The endpoint that is tried.
-    pub fn set_endpoint(&mut self, target: &Endpoint) {
+    pub(super) fn set_endpoint(&mut self, target: &Endpoint) {
         if let Some(line) = &mut self.line {
             line.endpoint = Some(target.address);
         }
     }
 
     /// The endpoint was reached.
-    pub fn open(&mut self, local: &Local, target: &Endpoint) {
+    pub(super) fn open(&mut self, local: &Local, target: &Endpoint) {
         if self.reporter == Reporter::Source {
             self.met = target.met();
         }
@@ -110,7 +110,7 @@ impl StreamAccount {
 
     /// Notes the bytes that have been handed on by now. They are counted at once: a stream may last
     /// for days.
-    pub fn note_bytes(&mut self, local: &Local, bytes_received: u64, bytes_sent: u64) {
+    pub(super) fn note_bytes(&mut self, local: &Local, bytes_received: u64, bytes_sent: u64) {
         let (received, sent) = (self.bytes_received, self.bytes_sent);
         (self.bytes_received, self.bytes_sent) = (bytes_received, bytes_sent);
         let received = bytes_received.saturating_sub(received);
@@ -136,7 +136,13 @@ impl StreamAccount {
     }
 
     /// Tells what became of the stream.
-    pub fn finish(mut self, local: &Local, ending: Ending, bytes_received: u64, bytes_sent: u64) {
+    pub(super) fn finish(
+        mut self,
+        local: &Local,
+        ending: Ending,
+        bytes_received: u64,
+        bytes_sent: u64,
+    ) {
         self.count_opened(local);
         self.note_bytes(local, bytes_received, bytes_sent);
         let counts = &local.counts;

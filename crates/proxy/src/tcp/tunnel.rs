@@ -21,7 +21,7 @@ const END: &[u8] = b"\r\n\r\n";
 ///
 /// # Errors
 /// That it says no, or nothing that is an answer.
-pub async fn open(
+pub(super) async fn open(
     stream: &mut Stream,
     tunnel: &Tunnel,
     limits: &Limits,

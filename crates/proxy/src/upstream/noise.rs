@@ -23,7 +23,7 @@ const BYTES_PER_WINDOW: u64 = 8;
 const FILLING_BYTES_MAX: usize = 256;
 
 /// Counts the frames of a connection to an endpoint.
-pub struct Noise {
+pub(super) struct Noise {
     /// The part of the next frame's head that was read.
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
@@ -41,7 +41,7 @@ pub struct Noise {
 
 impl Noise {
     /// The counts of a connection on which nothing was said.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Noise {
             head: [0; HEAD_BYTES],
             head_bytes: 0,
@@ -56,13 +56,13 @@ impl Noise {
     }
 
     /// Takes note of bytes that were written.
-    pub fn say(&mut self, bytes: usize) {
+    pub(super) fn say(&mut self, bytes: usize) {
         self.written += bytes as u64;
     }
 
     /// Takes note of bytes that were read, on a connection that has begun so many requests; says
     /// whether that is too much.
-    pub fn hear(&mut self, mut bytes: &[u8], requests: u64) -> bool {
+    pub(super) fn hear(&mut self, mut bytes: &[u8], requests: u64) -> bool {
         while !bytes.is_empty() {
             if self.rest > 0 {
                 let skipped = self.rest.min(bytes.len());

@@ -24,7 +24,11 @@ use super::check::{Form, HttpGet};
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
 
 /// Asks, and returns a status of HTTP.
-pub async fn ask(form: &Form, pod: IpAddr, asker: Option<&HeaderValue>) -> anyhow::Result<u16> {
+pub(super) async fn ask(
+    form: &Form,
+    pod: IpAddr,
+    asker: Option<&HeaderValue>,
+) -> anyhow::Result<u16> {
     match form {
         Form::TcpSocket(socket) => {
             dial(pod, socket.port).await?;

@@ -7,18 +7,18 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 /// The table. Nothing outside of it is touched.
-pub const TABLE: &str = "inet myriad";
+pub(super) const TABLE: &str = "inet myriad";
 
 /// The source addresses of the proxy's connections to its own workload, so that they are not led
 /// back into the proxy. Istio's proxies use the same addresses.
-pub const PASSTHROUGH: [&str; 2] = ["127.0.0.6", "::6"];
+pub(super) const PASSTHROUGH: [&str; 2] = ["127.0.0.6", "::6"];
 
 /// Ports, CIDRs or interfaces of one setting at most.
-pub const ENTRIES_MAX: usize = 1_024;
+pub(super) const ENTRIES_MAX: usize = 1_024;
 
 /// The connections that are led to the proxy, and those that are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// The port where the proxy accepts the workload's own connections.
     pub outbound_port: u16,
     /// The port where the proxy accepts connections to the workload.
@@ -48,7 +48,7 @@ pub struct Rules {
 
 /// How queries of DNS reach the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dns {
+pub(crate) struct Dns {
     /// The proxy's port, for UDP and TCP.
     pub port: u16,
     /// The servers whose queries are taken; those to others are left alone.
@@ -57,7 +57,7 @@ pub struct Dns {
 
 /// All ports, or some.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ports {
+pub(crate) enum Ports {
     /// Every one.
     All,
     /// These; empty means none.
@@ -66,7 +66,7 @@ pub enum Ports {
 
 /// All addresses, or some.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cidrs {
+pub(crate) enum Cidrs {
     /// Every one.
     All,
     /// These; empty means none.
@@ -75,14 +75,14 @@ pub enum Cidrs {
 
 /// Addresses that begin alike. The bits behind the prefix are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
+pub(crate) struct Cidr {
     address: IpAddr,
     prefix_bits: u8,
 }
 
 impl Cidr {
     /// Reads `ADDRESS/BITS`, or an address alone. Bits behind the prefix are cleared.
-    pub fn read(text: &str) -> Option<Cidr> {
+    pub(crate) fn read(text: &str) -> Option<Cidr> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -126,13 +126,13 @@ fn family(address: IpAddr) -> &'static str {
 }
 
 /// The script that removes the table, whether it is there or not.
-pub fn removal() -> String {
+pub(super) fn removal() -> String {
     format!("add table {TABLE}\ndelete table {TABLE}\n")
 }
 
 impl Rules {
     /// The whole table, in the language of `nft`; it replaces the former one in one step.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = removal();
         let _ = writeln!(text, "table {TABLE} {{");
         let outbound = self.outbound();

@@ -18,7 +18,7 @@ use crate::settings::{Bounds, Holding, REDUCED_POINTS};
 const SECRET_BYTES: u64 = 4 << 10;
 
 /// An object that is more than its namespace may hold.
-pub static BEYOND: UnitKind = UnitKind {
+pub(crate) static BEYOND: UnitKind = UnitKind {
     stays: |_, _| Stays::WhileBeyond,
     viewers: |_, _| Viewers::Gateways,
     ..UnitKind::needed("beyond", 18)
@@ -32,7 +32,7 @@ impl Unit {
 }
 
 /// Tells that an object is more than its namespace may hold.
-pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
     let object = key.as_ref().and_then(|key| reader.beyond(key));
     let settings = reader.settings();
@@ -112,7 +112,7 @@ impl Holding {
 /// The object that takes the place of one beyond a bound; none where nothing does. A
 /// DestinationRule stays, since it may say how endpoints are verified; of an Ingress that restricts
 /// access enough stays to keep its paths from being open.
-pub fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Object> {
+pub(crate) fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Object> {
     match object {
         Object::DestinationRule(rule) => Some(weight::reduce_rule(rule)),
         Object::Ingress(ingress) => {

@@ -1,8 +1,8 @@
 //! One host pattern: what all dialects that claim it add up to.
 
-pub mod above;
+pub(crate) mod above;
 mod kept;
-pub mod ownership;
+pub(crate) mod ownership;
 mod wildcard;
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::engine::{Output, Reader, Unit, namespace_of};
 use crate::resolve::{Above, Claim, Claims};
 
 /// Translates one host. The routes of Ingresses go before those of VirtualServices.
-pub fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let Some(host) = unit.host() else {
         return Output::default();
     };

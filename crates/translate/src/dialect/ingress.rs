@@ -10,7 +10,7 @@ mod claims;
 mod class;
 mod closing;
 mod error_pages;
-pub mod facts;
+pub(crate) mod facts;
 mod headers;
 mod host;
 mod host_name;
@@ -23,24 +23,24 @@ mod reader;
 mod routes;
 mod table;
 mod tls;
-pub mod units;
+pub(crate) mod units;
 mod weight;
 
 use myriad_api::{Finding, Ingress, Object, Severity};
 
 use annotations::Defaults;
-pub use claimant::Claimant;
-pub use claims::field_of;
-pub use closing::{closing, is_closed};
-pub use host::{admit_unnamed, gather, keep_owner, translate_host};
-pub use tls::claimant as tls_claimant;
-pub use weight::weigh;
+pub(crate) use claimant::Claimant;
+pub(crate) use claims::field_of;
+pub(crate) use closing::{closing, is_closed};
+pub(crate) use host::{admit_unnamed, gather, keep_owner, translate_host};
+pub(crate) use tls::claimant as tls_claimant;
+pub(crate) use weight::weigh;
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 use class::Served;
 
 /// The rules that the engine has for Ingresses.
-pub const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,
     claimant: units::claimant,
@@ -49,7 +49,7 @@ pub const DIALECT: Dialect = Dialect {
 };
 
 /// Translates one Ingress: its claims, and what is wrong with it whoever else claims its hosts.
-pub fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut output = Output::default();
     let Some(id) = unit.name() else {
         return output;
@@ -86,7 +86,7 @@ pub fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 
 /// Translates a ConfigMap: the one of an ingress-nginx that holds for all Ingresses, or one that is
 /// not read. It makes findings alone; hosts read its values for themselves.
-pub fn translate_config_map(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_config_map(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let Some(key) = unit.object_key() else {
         return Output::default();
     };

@@ -16,54 +16,54 @@ mod deeds;
 mod delegate;
 mod destination;
 mod domain;
-pub mod entrance;
-pub mod facts;
+pub(crate) mod entrance;
+pub(crate) mod facts;
 mod fault;
 mod headers;
-pub mod host;
+pub(crate) mod host;
 mod limits;
 mod matching;
 mod mesh_hosts;
 mod misspelt;
-pub mod narrower;
+pub(crate) mod narrower;
 mod opened;
-pub mod policy;
+pub(crate) mod policy;
 mod port;
 mod processor;
-pub mod provider;
+pub(crate) mod provider;
 mod proxy_config;
 mod reader;
 mod redirect;
-pub mod routes;
+pub(crate) mod routes;
 mod rule_problem;
-pub mod scene;
+pub(crate) mod scene;
 mod service_names;
 mod sni;
-pub mod stream;
+pub(crate) mod stream;
 pub mod telemetry;
 mod tenants;
 mod texts;
 mod tls;
 mod touch;
-pub mod units;
-pub mod weight;
+pub(crate) mod units;
+pub(crate) mod weight;
 
 use std::sync::Arc;
 
 use myriad_api::{Finding, Object, ObjectKey, Severity};
 use myriad_model::host::Pattern;
 
-pub use below::inherit;
-pub use deeds::{
+pub(crate) use below::inherit;
+pub(crate) use deeds::{
     End, Ways, of_broader as deeds_of_broader, of_gateway as deeds_of_gateway,
     of_service as deeds_of_service, services_of,
 };
-pub use domain::{CLOSED, is_there as has_domain};
-pub use host::{
+pub(crate) use domain::{CLOSED, is_there as has_domain};
+pub(crate) use host::{
     add_host, claim_of_service, claims_to, gather_sites, named_by_owner, own_sites,
     redirect_to_tls, tls_listeners,
 };
-pub use scene::{HostScene, Site};
+pub(crate) use scene::{HostScene, Site};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 use crate::resolve::names::{self, ServerHost};
@@ -71,7 +71,7 @@ use crate::resolve::{destination_rule, notes, service_entry};
 use port::Stand;
 
 /// The rules that the engine has for Istio's objects at gateways.
-pub const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,
     claimant: units::claimant,
@@ -80,7 +80,7 @@ pub const DIALECT: Dialect = Dialect {
 };
 
 /// Translates one Gateway: the hosts of its servers, and what is wrong with it alone.
-pub fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut output = Output::default();
     let Some(id) = unit.name() else {
         return output;
@@ -117,7 +117,7 @@ pub fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 
 /// Translates one VirtualService: those of its hosts that some Gateway covers, and what is wrong
 /// with it alone.
-pub fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut output = Output::default();
     let Some(id) = unit.name() else {
         return output;
@@ -188,7 +188,7 @@ pub fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 
 /// Says what is wrong with an object that no host claims: of some kinds, that they are not
 /// honoured.
-pub fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
     match key.as_ref().and_then(|key| reader.itself(key)) {
         None => Output::default(),

@@ -5,23 +5,23 @@
 //! namespaces share what it gives. What is accepted for a workload is one unit for that workload.
 
 mod captured;
-pub mod facts;
+pub(crate) mod facts;
 mod peers;
 mod reachable;
 mod reader;
-pub mod scope;
+pub(crate) mod scope;
 mod sidecar;
-pub mod units;
+pub(crate) mod units;
 mod workload;
 
-pub use captured::CaptureKey;
+pub(crate) use captured::CaptureKey;
 
 use myriad_api::{Finding, Object, Severity};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 
 /// The rules that the engine has for sidecars.
-pub const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,
     ..Dialect::BLANK
@@ -29,7 +29,7 @@ pub const DIALECT: Dialect = Dialect {
 
 /// Says what is wrong with an object that is for sidecars alone: without a mesh, that it has no
 /// effect.
-pub fn judge(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn judge(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
     let is_mesh = reader.settings().sidecars;
     match key.as_ref().and_then(|key| reader.itself(key)) {

@@ -21,10 +21,10 @@ pub struct Allowances {
 }
 
 /// The place of an object in the row of its namespace: the oldest goes first.
-pub type RowPlace = (i64, ObjectKey);
+pub(super) type RowPlace = (i64, ObjectKey);
 
 /// The weight of an object: the holding, its place in the row, and the amount.
-pub type Held = (Holding, RowPlace, u64);
+pub(super) type Held = (Holding, RowPlace, u64);
 
 impl Allowances {
     /// Allowances of which nothing is held.

@@ -9,7 +9,7 @@ use super::views::{Standing, Views};
 
 /// The audience of units that sidecars have in common.
 #[derive(Default)]
-pub struct Audience {
+pub(super) struct Audience {
     /// Services and ServiceEntries: the namespaces they are exported to, empty for all; their
     /// namespace.
     reachable: BTreeSet<(Box<str>, Box<str>, UnitId)>,
@@ -21,7 +21,12 @@ pub struct Audience {
 
 impl Audience {
     /// Notes the namespaces that the unit of an object is exported to; `None` for all.
-    pub fn set_exported(&mut self, id: UnitId, namespace: &str, to: Option<BTreeSet<Box<str>>>) {
+    pub(super) fn set_exported(
+        &mut self,
+        id: UnitId,
+        namespace: &str,
+        to: Option<BTreeSet<Box<str>>>,
+    ) {
         self.remove_exported(id, namespace);
         match &to {
             Some(to) => {
@@ -36,7 +41,7 @@ impl Audience {
     }
 
     /// Forgets the same.
-    pub fn remove_exported(&mut self, id: UnitId, namespace: &str) {
+    pub(super) fn remove_exported(&mut self, id: UnitId, namespace: &str) {
         let former = self.exported.remove(&id).unwrap_or_default();
         for to in former.into_iter().chain(["".into()]) {
             self.reachable.remove(&(to, namespace.into(), id));
@@ -44,17 +49,17 @@ impl Audience {
     }
 
     /// Notes that a unit is for the workloads of a namespace.
-    pub fn hold(&mut self, id: UnitId, namespace: &str) {
+    pub(super) fn hold(&mut self, id: UnitId, namespace: &str) {
         self.held.insert((namespace.into(), id));
     }
 
     /// Notes that it is not any more.
-    pub fn release(&mut self, id: UnitId, namespace: &str) {
+    pub(super) fn release(&mut self, id: UnitId, namespace: &str) {
         self.held.remove(&(namespace.into(), id));
     }
 
     /// The units for workloads of a namespace.
-    pub fn held(&self, namespace: &str) -> impl Iterator<Item = UnitId> {
+    pub(super) fn held(&self, namespace: &str) -> impl Iterator<Item = UnitId> {
         let from = (namespace.into(), 0);
         let held = self.held.range(from..);
         let own = held.take_while(move |(of, _)| **of == *namespace);
@@ -62,7 +67,7 @@ impl Audience {
     }
 
     /// The units of what a sidecar may reach anything of.
-    pub fn reachable(&self, standing: &Standing) -> Vec<UnitId> {
+    pub(super) fn reachable(&self, standing: &Standing) -> Vec<UnitId> {
         let own = &*standing.view.namespace;
         let mut found = Vec::new();
         for to in ["", own] {
@@ -78,7 +83,7 @@ impl Audience {
     }
 
     /// The sidecars that may reach what the unit of an object of a namespace is.
-    pub fn who_reaches(&self, id: UnitId, namespace: &str, views: &Views) -> Stamp {
+    pub(super) fn who_reaches(&self, id: UnitId, namespace: &str, views: &Views) -> Stamp {
         let importers = views.importers(namespace);
         match self.exported.get(&id) {
             Some(to) => {

@@ -12,7 +12,7 @@ use super::unit::{Unit, UnitId};
 
 /// The state of one batch while it runs.
 #[derive(Default)]
-pub struct Run {
+pub(super) struct Run {
     /// Units to look at, in the order in which they run: whether they must run, are looked at
     /// for some views, or only lost somebody who needed them.
     pub pending: BTreeMap<Unit, Pending>,
@@ -33,7 +33,7 @@ pub struct Run {
 }
 
 /// A unit to look at.
-pub struct Pending {
+pub(super) struct Pending {
     /// Its number.
     pub id: UnitId,
     /// Whether it runs for all views.
@@ -44,7 +44,7 @@ pub struct Pending {
 
 impl Run {
     /// The changes so far in a view.
-    pub fn delta_of(&mut self, slot: Slot) -> &mut Delta {
+    pub(super) fn delta_of(&mut self, slot: Slot) -> &mut Delta {
         match slot {
             MAIN_SLOT => &mut self.delta,
             _ => self.others.entry(slot).or_default(),
@@ -52,12 +52,12 @@ impl Run {
     }
 
     /// Marks a unit, which must run or only lost somebody who needed it.
-    pub fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
+    pub(super) fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
         self.pend(unit, id).must_run |= must_run;
     }
 
     /// Marks a unit of which a view may see other things than before.
-    pub fn add_view(&mut self, unit: Unit, id: UnitId, slot: Slot) {
+    pub(super) fn add_view(&mut self, unit: Unit, id: UnitId, slot: Slot) {
         self.pend(unit, id).slots.insert(slot);
     }
 

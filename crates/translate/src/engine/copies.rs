@@ -42,7 +42,7 @@ pub struct Copies {
 }
 
 /// The namespace of an upstream by its name, and whether it yields to those of whole ports.
-pub type PlaceOf = fn(&str) -> Option<(&str, bool)>;
+pub(super) type PlaceOf = fn(&str) -> Option<(&str, bool)>;
 
 /// The place of an upstream in the row of its namespace: whole ports go before subsets, then the
 /// oldest Services and ServiceEntries, then names.

@@ -11,7 +11,7 @@ use super::unit::Unit;
 
 /// The outputs of a unit, with the views that each part is for.
 #[derive(Default)]
-pub struct Drawn {
+pub(super) struct Drawn {
     /// All parts. A resource that is the same in several views stands there once; one that
     /// differs, once for each content.
     pub output: Output,
@@ -24,7 +24,7 @@ pub struct Drawn {
 }
 
 /// Puts together what a unit gave, each for other views.
-pub fn put_together(mut outputs: Vec<(Stamp, Output)>) -> Drawn {
+pub(super) fn put_together(mut outputs: Vec<(Stamp, Output)>) -> Drawn {
     let mut drawn = Drawn::default();
     drawn.output.findings = common(&mut outputs);
     let mut resources: HashMap<(Kind, Name), Vec<usize>> = HashMap::new();

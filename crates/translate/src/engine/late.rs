@@ -34,7 +34,7 @@ pub struct ClaimsChange {
 
 /// The claims of an object, and what of them may be new.
 #[derive(Debug, Default)]
-pub struct NewlyClaimed {
+pub(crate) struct NewlyClaimed {
     /// The hosts of its newer version.
     pub hosts: BTreeSet<Host>,
     /// Hosts among them that the version before did not name, or not so that it could have an
@@ -241,7 +241,7 @@ impl Late {
 
 impl NewlyClaimed {
     /// The new claims among the hosts of two versions, where some that both name are named alike.
-    pub fn new(
+    pub(crate) fn new(
         named: BTreeSet<Host>,
         hosts: BTreeSet<Host>,
         is_same: impl Fn(&Host) -> bool,

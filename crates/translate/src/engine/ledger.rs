@@ -6,11 +6,11 @@ use std::sync::Arc;
 use myriad_api::{Finding, Severity};
 
 /// The most findings of one unit; the rest is one line that counts them.
-pub const UNIT_FINDINGS_MAX: usize = 100;
+pub(super) const UNIT_FINDINGS_MAX: usize = 100;
 
 /// Findings by unit. One that two units make (a Secret that two hosts miss) is one finding.
 #[derive(Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     by_unit: BTreeMap<u32, Box<[Arc<Finding>]>>,
     all: BTreeMap<Arc<Finding>, u32>,
     /// Findings touched in this batch, and whether they were there before it.
@@ -35,17 +35,17 @@ impl FindingsChange {
 
 impl Ledger {
     /// All findings, the worst first, then by object and field.
-    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.all.keys().map(|finding| &**finding)
     }
 
     /// The number of findings.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Replaces the findings of a unit.
-    pub fn replace(&mut self, unit: u32, mut findings: Vec<Finding>) {
+    pub(super) fn replace(&mut self, unit: u32, mut findings: Vec<Finding>) {
         findings.sort();
         findings.dedup();
         limit(&mut findings);
@@ -68,7 +68,7 @@ impl Ledger {
     }
 
     /// The changes since the last call.
-    pub fn settle(&mut self) -> FindingsChange {
+    pub(super) fn settle(&mut self) -> FindingsChange {
         let mut change = FindingsChange::default();
         for (finding, was_there) in std::mem::take(&mut self.touched) {
             match (was_there, self.all.contains_key(&finding)) {

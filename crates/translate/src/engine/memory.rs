@@ -8,7 +8,7 @@ use super::unit::UnitId;
 
 /// The most that is remembered of one kind by all units together, counted in endpoints. What is
 /// beyond is read and encoded again.
-pub const REMEMBERED_MAX: usize = 1 << 18;
+pub(super) const REMEMBERED_MAX: usize = 1 << 18;
 
 /// Something that a unit remembers from run to run.
 pub trait Remembered: Any + Send {
@@ -27,7 +27,7 @@ pub trait Remembered: Any + Send {
 
 /// The memories of all units that have one.
 #[derive(Default)]
-pub struct Memories {
+pub(super) struct Memories {
     by_unit: BTreeMap<UnitId, Memory>,
     count: usize,
 }
@@ -41,19 +41,19 @@ struct Memory {
 
 impl Memories {
     /// How much is remembered, counted in endpoints.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Notes that a fact is another than a unit read.
-    pub fn touch(&mut self, id: UnitId, fact: u64) {
+    pub(super) fn touch(&mut self, id: UnitId, fact: u64) {
         if let Some(memory) = self.by_unit.get_mut(&id) {
             memory.touched.insert(fact);
         }
     }
 
     /// Takes out what a unit remembers and what still holds, for its next run.
-    pub fn take(&mut self, id: UnitId) -> Option<Box<dyn Remembered>> {
+    pub(super) fn take(&mut self, id: UnitId) -> Option<Box<dyn Remembered>> {
         let mut memory = self.by_unit.remove(&id)?;
         self.count -= memory.count;
         memory.value.forget(&memory.touched);
@@ -61,7 +61,7 @@ impl Memories {
     }
 
     /// Keeps what a unit remembers of the run that is over, if there is room for it.
-    pub fn keep(&mut self, id: UnitId, value: Option<Box<dyn Remembered>>) {
+    pub(super) fn keep(&mut self, id: UnitId, value: Option<Box<dyn Remembered>>) {
         let Some(mut value) = value else {
             return;
         };

@@ -9,7 +9,7 @@ use myriad_model::{
 use crate::store::interner::Interner;
 
 /// The parts that routes share, and how many routes have which.
-pub struct Parts {
+pub(super) struct Parts {
     policies: Interner<Arc<Policy>>,
     bodies: Interner<Arc<[u8]>>,
     redirects: Interner<Arc<Redirect>>,
@@ -18,7 +18,7 @@ pub struct Parts {
 
 impl Parts {
     /// An empty set of parts.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Parts {
             policies: Interner::new(),
             bodies: Interner::new(),
@@ -28,13 +28,13 @@ impl Parts {
     }
 
     /// How many different ones there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         let actions = self.bodies.len() + self.redirects.len() + self.upstreams.len();
         self.policies.len() + actions
     }
 
     /// Lets the routes of a resource have the parts that others have, as far as they are equal.
-    pub fn share(&mut self, value: &mut Value) {
+    pub(super) fn share(&mut self, value: &mut Value) {
         let (policies, actions) = match value {
             Value::Route(route) => {
                 let Route { policy, action, .. } = &mut **route;
@@ -64,7 +64,7 @@ impl Parts {
     }
 
     /// Counts which routes came and went. A block has each of its parts once.
-    pub fn count(&mut self, changes: &[Change]) {
+    pub(super) fn count(&mut self, changes: &[Change]) {
         for change in changes {
             if let Some(new) = &change.new {
                 self.retain(new);
@@ -95,7 +95,7 @@ impl Parts {
     }
 
     /// Counts a resource that went.
-    pub fn release(&mut self, sealed: &Sealed) {
+    pub(super) fn release(&mut self, sealed: &Sealed) {
         let Some(Resource { value, .. }) = sealed.resource() else {
             return;
         };
@@ -115,7 +115,7 @@ impl Parts {
     }
 
     /// Forgets what no route has any more. Called at the end of each batch.
-    pub fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.policies.settle();
         self.bodies.settle();
         self.redirects.settle();

@@ -24,7 +24,7 @@ pub struct PortKey {
 
 /// A fact about a port that units read.
 #[derive(Hash)]
-pub enum PortFact<'a> {
+pub(crate) enum PortFact<'a> {
     /// The protocol that is spoken there.
     Speech(&'a PortKey),
     /// The Gateway that has it.

@@ -10,7 +10,7 @@ use super::unit::UnitId;
 
 /// Stamps of units and of their needs.
 #[derive(Default)]
-pub struct Reach {
+pub(super) struct Reach {
     /// The views for which a unit needs others, in the order of its needs.
     needs: BTreeMap<UnitId, Needs>,
     /// How many needers want a unit for which views.
@@ -36,7 +36,7 @@ impl Needs {
 
 impl Reach {
     /// The views that want a unit.
-    pub fn wanted(&self, id: UnitId) -> Stamp {
+    pub(super) fn wanted(&self, id: UnitId) -> Stamp {
         let from = (id, Stamp::EMPTY);
         let wants = self.wants.range(from..);
         let own = wants.take_while(|((known, _), _)| *known == id);
@@ -44,14 +44,14 @@ impl Reach {
     }
 
     /// Whether any view wants a unit.
-    pub fn is_wanted(&self, id: UnitId) -> bool {
+    pub(super) fn is_wanted(&self, id: UnitId) -> bool {
         let from = (id, Stamp::EMPTY);
         let first = self.wants.range(from..).next();
         first.is_some_and(|((known, _), _)| *known == id)
     }
 
     /// Whether a view wants a unit.
-    pub fn is_wanted_in(&self, id: UnitId, slot: Slot) -> bool {
+    pub(super) fn is_wanted_in(&self, id: UnitId, slot: Slot) -> bool {
         let from = (id, Stamp::EMPTY);
         let wants = self.wants.range(from..);
         let mut own = wants.take_while(|((known, _), _)| *known == id);
@@ -59,13 +59,13 @@ impl Reach {
     }
 
     /// The views for which a unit needs the one at a place among its needs.
-    pub fn need(&self, id: UnitId, at: usize) -> Stamp {
+    pub(super) fn need(&self, id: UnitId, at: usize) -> Stamp {
         let stamp = self.needs.get(&id).and_then(|needs| needs.get(at));
         stamp.cloned().unwrap_or(Stamp::EMPTY)
     }
 
     /// Notes for which views a unit needs others.
-    pub fn set_needs(&mut self, id: UnitId, stamps: Vec<Stamp>) {
+    pub(super) fn set_needs(&mut self, id: UnitId, stamps: Vec<Stamp>) {
         let needs = match stamps.first() {
             None => {
                 self.needs.remove(&id);
@@ -78,7 +78,7 @@ impl Reach {
     }
 
     /// One more, or one less, wants a unit for these views.
-    pub fn count(&mut self, id: UnitId, stamp: Stamp, is_more: bool) {
+    pub(super) fn count(&mut self, id: UnitId, stamp: Stamp, is_more: bool) {
         let key = (id, stamp);
         if is_more {
             *self.wants.entry(key).or_insert(0) += 1;
@@ -91,12 +91,12 @@ impl Reach {
     }
 
     /// The views for which a unit was translated last.
-    pub fn seen(&self, id: UnitId) -> Stamp {
+    pub(super) fn seen(&self, id: UnitId) -> Stamp {
         self.seen.get(&id).cloned().unwrap_or(Stamp::EMPTY)
     }
 
     /// Notes for which views a unit was translated.
-    pub fn set_seen(&mut self, id: UnitId, stamp: Stamp) {
+    pub(super) fn set_seen(&mut self, id: UnitId, stamp: Stamp) {
         if stamp.is_empty() {
             self.seen.remove(&id);
         } else {
@@ -106,7 +106,7 @@ impl Reach {
 
     /// Whether nothing is remembered of any unit.
     #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.needs.is_empty() && self.wants.is_empty() && self.seen.is_empty()
     }
 }

@@ -26,8 +26,8 @@ use super::views::Views;
 use crate::settings::Settings;
 use crate::store::{Fact, Stored, object_fact};
 
-pub use open::{Kept, Moment, Open};
-pub use recent::Recent;
+pub(crate) use open::{Kept, Moment, Open};
+pub(crate) use recent::Recent;
 
 /// The state that a unit reads beside objects.
 #[derive(Clone, Copy)]
@@ -96,7 +96,7 @@ impl Noted {
 /// That it is read whether scopes leave open what is for nobody who is known: who reads it is
 /// asked again for the views whose scope is another.
 #[derive(Hash)]
-pub struct ScopeFact;
+pub(crate) struct ScopeFact;
 
 impl Fact for ScopeFact {
     const FAMILY: u8 = 2;

@@ -14,10 +14,10 @@ use super::viewpoint::Classes;
 
 /// How units tell their views apart.
 #[derive(Default)]
-pub struct Partings(BTreeMap<UnitId, Parting>);
+pub(super) struct Partings(BTreeMap<UnitId, Parting>);
 
 /// The parting of one unit, since it was translated last.
-pub struct Parting {
+pub(super) struct Parting {
     /// The questions that it asked, and the classes of views by their answers.
     pub classes: Classes,
     /// The views of each class; none is empty.
@@ -36,7 +36,7 @@ enum Move {
 
 impl Partings {
     /// Keeps how a unit tells its views apart.
-    pub fn set(&mut self, id: UnitId, parting: Option<Parting>) {
+    pub(super) fn set(&mut self, id: UnitId, parting: Option<Parting>) {
         match parting {
             Some(parting) => drop(self.0.insert(id, parting)),
             None => drop(self.0.remove(&id)),

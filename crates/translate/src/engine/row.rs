@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The members that count for one bound, in the order in which they stay.
-pub struct Row<P> {
+pub(super) struct Row<P> {
     /// The amount that each counts for.
     all: BTreeMap<P, u64>,
     /// The sum of those that stay.
@@ -41,17 +41,17 @@ impl<P> Default for Moved<P> {
 
 impl<P: Ord + Clone> Row<P> {
     /// Whether nothing counts.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
     /// Whether what is at a place is within the bound.
-    pub fn stays(&self, place: &P) -> bool {
+    pub(super) fn stays(&self, place: &P) -> bool {
         self.cut.as_ref().is_none_or(|cut| place < cut)
     }
 
     /// Adds what counts. [`Row::settle`] has to follow.
-    pub fn insert(&mut self, place: P, weight: u64) {
+    pub(super) fn insert(&mut self, place: P, weight: u64) {
         if self.stays(&place) {
             self.sum = self.sum.saturating_add(weight);
         }
@@ -59,7 +59,7 @@ impl<P: Ord + Clone> Row<P> {
     }
 
     /// Takes out what counted. [`Row::settle`] has to follow.
-    pub fn remove(&mut self, place: &P) {
+    pub(super) fn remove(&mut self, place: &P) {
         let Some(weight) = self.all.remove(place) else {
             return;
         };
@@ -72,7 +72,7 @@ impl<P: Ord + Clone> Row<P> {
     }
 
     /// Moves the cut to the first that does not fit. Each step moves one.
-    pub fn settle(&mut self, bound: u64, moved: &mut Moved<P>) {
+    pub(super) fn settle(&mut self, bound: u64, moved: &mut Moved<P>) {
         while self.sum > bound {
             let last = match &self.cut {
                 Some(cut) => self.all.range(..cut.clone()).next_back(),

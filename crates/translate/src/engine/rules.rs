@@ -18,7 +18,7 @@ use crate::store::{FactHasher, FoundUnder, Stored};
 use crate::view::{View, Workload};
 
 /// Everything that the engine is told. It is made in one place, `dialect.rs`.
-pub struct Rules {
+pub(crate) struct Rules {
     /// All kinds of units with their functions, in the order in which they run: each at the place
     /// of its rank.
     pub units: &'static [(&'static UnitKind, Translate)],
@@ -53,13 +53,13 @@ pub struct Rules {
 }
 
 /// The function of a unit.
-pub type Translate = fn(&mut Reader<'_>, &Unit) -> Output;
+pub(crate) type Translate = fn(&mut Reader<'_>, &Unit) -> Output;
 
 /// An object before and after a change.
-pub type States<'a> = (Option<&'a Object>, Option<&'a Object>);
+pub(crate) type States<'a> = (Option<&'a Object>, Option<&'a Object>);
 
 /// The rules for the bounds of namespaces.
-pub struct BoundRules {
+pub(crate) struct BoundRules {
     /// The holding that objects of a kind count towards.
     pub holding: fn(ObjectKind) -> Option<Holding>,
     /// The weight of an object; none where it is not bounded.
@@ -81,7 +81,7 @@ pub struct BoundRules {
 }
 
 /// One dialect, or what all of them share, as the engine hears of it.
-pub struct Dialect {
+pub(crate) struct Dialect {
     /// Adds what a changed object touches.
     pub touch: fn(&Scene<'_>, &ObjectKey, States<'_>, &mut Touched),
     /// The facts under which an object is found that is not found by its key alone.
@@ -96,7 +96,7 @@ pub struct Dialect {
 
 impl Dialect {
     /// One whose objects touch nothing, claim no host and are found by their keys alone.
-    pub const BLANK: Dialect = Dialect {
+    pub(crate) const BLANK: Dialect = Dialect {
         touch: |_, _, _, _| {},
         found_under: |_, _, _| {},
         claimant: |_| None,
@@ -106,7 +106,7 @@ impl Dialect {
 }
 
 /// The circumstances of a change.
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     /// The hasher of facts.
     pub hasher: &'a FactHasher,
     /// The settings.
@@ -116,11 +116,11 @@ pub struct Scene<'a> {
 }
 
 /// The namespaces that an object is exported to; none for all.
-pub type Exported = Option<BTreeSet<Box<str>>>;
+pub(super) type Exported = Option<BTreeSet<Box<str>>>;
 
 /// The facts and units that a changed object touches.
 #[derive(Default)]
-pub struct Touched {
+pub(crate) struct Touched {
     /// Facts, whose readers run again.
     pub facts: Vec<u64>,
     /// The unit that bears the object's name and reads it whole, which needs no fact to say so.

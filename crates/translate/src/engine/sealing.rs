@@ -12,7 +12,7 @@ use super::unit::UnitId;
 
 /// The parts of endpoints that units made last, as they were sealed.
 #[derive(Default)]
-pub struct SealedParts {
+pub(super) struct SealedParts {
     by_unit: BTreeMap<UnitId, Vec<SealedPart>>,
     count: usize,
 }
@@ -28,7 +28,7 @@ type Former = HashMap<Name, Vec<SealedPart>>;
 
 impl SealedParts {
     /// How much is kept, counted in endpoints.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
@@ -53,7 +53,7 @@ impl SealedParts {
     }
 
     /// Forgets what a unit made.
-    pub fn forget(&mut self, id: UnitId) {
+    pub(super) fn forget(&mut self, id: UnitId) {
         drop(self.take(id));
     }
 }
@@ -80,7 +80,7 @@ impl SealedPart {
 }
 
 /// Whether any of the resources is a part of the endpoints of an upstream.
-pub fn has_parts(resources: &[(Name, Resource)]) -> bool {
+pub(super) fn has_parts(resources: &[(Name, Resource)]) -> bool {
     resources.iter().any(|(_, resource)| is_part(resource))
 }
 

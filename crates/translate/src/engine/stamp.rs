@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 /// The place of a view among all, used again after it is gone.
-pub type Slot = u32;
+pub(crate) type Slot = u32;
 
 /// The place of the view that is always there.
-pub const MAIN_SLOT: Slot = 0;
+pub(super) const MAIN_SLOT: Slot = 0;
 
 /// A set of views by their places: one word for up to 64, and cheap to clone for more.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,7 @@ pub struct Tally(BTreeMap<Box<str>, u64>);
 
 /// The sum of a namespace, as [`Tally::told`] tells it.
 #[derive(Hash)]
-pub struct TallyFact<'a>(pub &'a str);
+pub(crate) struct TallyFact<'a>(pub &'a str);
 
 impl Fact for TallyFact<'_> {
     const FAMILY: u8 = 7;

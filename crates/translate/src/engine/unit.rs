@@ -16,7 +16,7 @@ use crate::store::FactHasher;
 use crate::view::{View, Workload};
 
 /// The number of a unit, used again after it is gone.
-pub type UnitId = u32;
+pub(super) type UnitId = u32;
 
 /// A keyed function. The order is the one in which units run: whoever needs runs first, so that
 /// each unit runs at most once in a batch.
@@ -73,7 +73,7 @@ pub struct UnitKind {
 }
 
 /// The ports that an object claims on the proxies of a view.
-pub type PortClaims = fn(&Object, &View, &Settings) -> BTreeMap<PortKey, PortClaim>;
+pub(super) type PortClaims = fn(&Object, &View, &Settings) -> BTreeMap<PortKey, PortClaim>;
 
 /// The object that a unit is there with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,7 +273,7 @@ impl Unit {
 }
 
 /// The namespace of a `namespace/name`.
-pub fn namespace_of(id: &str) -> &str {
+pub(crate) fn namespace_of(id: &str) -> &str {
     id.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 

@@ -35,7 +35,7 @@ pub struct Asked {
 }
 
 /// A question and what one view answered.
-pub type Step = (Question, Answer);
+pub(super) type Step = (Question, Answer);
 
 /// A question whose answer may differ between views.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -278,7 +278,7 @@ fn imports(standing: &Standing, namespace: &str, host: &str, port: u16) -> bool 
 /// The tree of questions of one unit. What it says of a view holds as long as no object that
 /// the unit read is another.
 #[derive(Default)]
-pub struct Classes {
+pub(super) struct Classes {
     nodes: Vec<Node>,
 }
 
@@ -291,7 +291,7 @@ enum Node {
 
 impl Classes {
     /// The number of the output that a view has; `None` where it has to be made.
-    pub fn find(&self, answer: impl Fn(&Question) -> Answer) -> Option<usize> {
+    pub(super) fn find(&self, answer: impl Fn(&Question) -> Answer) -> Option<usize> {
         let mut at = 0;
         loop {
             match self.nodes.get(at)? {
@@ -306,7 +306,7 @@ impl Classes {
     }
 
     /// Notes the number of the output that these answers led to.
-    pub fn insert(&mut self, steps: Vec<Step>, number: usize) {
+    pub(super) fn insert(&mut self, steps: Vec<Step>, number: usize) {
         let mut at = 0;
         for (question, answer) in steps {
             if at == self.nodes.len() {

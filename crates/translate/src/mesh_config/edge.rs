@@ -53,7 +53,7 @@ impl PathNormalization {
 /// The paths as written.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RawPaths {
+pub(super) struct RawPaths {
     normalization: Option<String>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
@@ -62,7 +62,7 @@ pub struct RawPaths {
 /// The proxies in front of gateways, as written.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RawTopology {
+pub(super) struct RawTopology {
     num_trusted_proxies: Option<usize>,
     proxy_protocol: Option<Value>,
     #[serde(flatten)]
@@ -70,7 +70,7 @@ pub struct RawTopology {
 }
 
 /// Reads the fields. What has no effect is named in `unheard`.
-pub fn read(
+pub(super) fn read(
     paths: &RawPaths,
     topology: RawTopology,
     unheard: &mut Vec<String>,

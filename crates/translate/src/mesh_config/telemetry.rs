@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The fields of the mesh's settings themselves.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RawTelemetry {
+pub(super) struct RawTelemetry {
     access_log_file: String,
     access_log_encoding: Option<String>,
     access_log_format: String,
@@ -36,7 +36,7 @@ struct RawDefaults {
 /// Which requests are traced where nobody says more.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub struct RawSampling {
+pub(super) struct RawSampling {
     sampling: Option<f64>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
@@ -45,7 +45,7 @@ pub struct RawSampling {
 /// The forms of providers that are honoured here.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RawForms {
+pub(super) struct RawForms {
     envoy_file_access_log: Option<RawFile>,
     prometheus: Option<Value>,
     opentelemetry: Option<RawCollector>,
@@ -104,7 +104,7 @@ struct RawHeader {
 }
 
 /// Reads the fields of the mesh's settings. What has no effect is named in `unheard`.
-pub fn settings(
+pub(super) fn settings(
     raw: RawTelemetry,
     sampling: RawSampling,
     unheard: &mut Vec<String>,
@@ -153,7 +153,7 @@ pub fn settings(
 ///
 /// # Errors
 /// The problem of the provider.
-pub fn provider(
+pub(super) fn provider(
     name: &str,
     place: &str,
     raw: RawForms,

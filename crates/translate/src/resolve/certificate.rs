@@ -17,7 +17,7 @@ use x509_parser::public_key::PublicKey;
 use crate::engine::{Output, Reader};
 
 /// The most certificates of one chain.
-pub const CHAIN_LENGTH_MAX: usize = 16;
+pub(crate) const CHAIN_LENGTH_MAX: usize = 16;
 
 /// The most bytes of the modulus of an RSA key: 4,096 bits. Whoever shakes hands makes the proxy
 /// sign, which takes 31 ms with 8,192 bits, and so much that a few clients take all of its time.
@@ -31,7 +31,7 @@ const LEAF_BYTES_MAX: usize = 64 << 10;
 const NAME_BYTES: usize = 48;
 
 /// How long before its end a certificate is warned about, in seconds: 14 days.
-pub const EXPIRY_NOTICE_S: i64 = 14 * 24 * 60 * 60;
+pub(crate) const EXPIRY_NOTICE_S: i64 = 14 * 24 * 60 * 60;
 
 /// The names that a certificate covers.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Names {
 }
 
 /// The names that the certificate in a Secret covers.
-pub fn names(secret: &Secret) -> Names {
+pub(crate) fn names(secret: &Secret) -> Names {
     let leaf = secret.tls.as_ref().ok().and_then(|pair| pair.chain.first());
     let leaf = leaf.filter(|leaf| leaf.len() <= LEAF_BYTES_MAX);
     let Some(leaf) = leaf.and_then(|leaf| parse(leaf)) else {
@@ -101,7 +101,7 @@ pub fn names(secret: &Secret) -> Names {
 }
 
 /// Translates one Secret. `is_default` says that nobody else reports its absence.
-pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>, is_default: bool) -> Output {
+pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>, is_default: bool) -> Output {
     let mut output = Output::default();
     let Some(secret) = reader.secret(id) else {
         if is_default {

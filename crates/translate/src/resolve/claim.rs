@@ -8,7 +8,7 @@ use myriad_model::{Host, host::Pattern};
 use crate::engine::{Unit, namespace_of};
 
 /// The entry of `--wildcard-sharing` and its annotation that stands for every namespace.
-pub const EVERYBODY: &str = "*";
+pub(crate) const EVERYBODY: &str = "*";
 
 /// An object's claim to a host. The smallest wins: the oldest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -117,7 +117,7 @@ impl Claims {
 }
 
 /// The wildcard of any number of labels that is written alike.
-pub fn twin(host: &Host) -> Option<Host> {
+pub(crate) fn twin(host: &Host) -> Option<Host> {
     match host.pattern() {
         Pattern::OneLabel(suffix) => Host::parse(&format!("**{suffix}")).ok(),
         _ => None,
@@ -125,7 +125,7 @@ pub fn twin(host: &Host) -> Option<Host> {
 }
 
 /// The name under which hosts ask for the claims to a wildcard; none for a host that is none.
-pub fn suffix_of(pattern: &Host) -> Option<&str> {
+pub(crate) fn suffix_of(pattern: &Host) -> Option<&str> {
     match pattern.pattern() {
         Pattern::Any => Some(""),
         Pattern::OneLabel(suffix) | Pattern::AnyLabels(suffix) => Some(suffix),

@@ -19,7 +19,7 @@ const LEND: &str = "let the owner of the Secret add the namespace to its annotat
 const NAMES_READ_MAX: usize = 1_024;
 
 /// The TLS of connections to endpoints.
-pub enum TlsPlan {
+pub(super) enum TlsPlan {
     /// Plain text.
     Plain,
     /// TLS.
@@ -32,7 +32,7 @@ pub enum TlsPlan {
 
 /// Reads the settings of a rule of a namespace. The names are those of the host's ServiceEntry, for
 /// rules without any.
-pub fn plan(
+pub(super) fn plan(
     reader: &mut Reader<'_>,
     written: &ClientTls,
     (namespace, names): (&str, &[Box<str>]),
@@ -100,7 +100,7 @@ fn kept_names(written: &[Box<str>]) -> Box<[Box<str>]> {
 }
 
 /// The problems in the settings of a rule that only its namespace decides.
-pub fn judge(
+pub(super) fn judge(
     reader: &mut Reader<'_>,
     written: &ClientTls,
     own: &str,

@@ -16,7 +16,7 @@ use crate::settings::{Bounds, SELECTOR_LABELS_MAX};
 
 /// The DestinationRules that hold for a host, the oldest first; empty where nobody wrote one.
 #[derive(Default)]
-pub struct HostRules {
+pub(crate) struct HostRules {
     rules: Vec<Arc<DestinationRule>>,
     /// The subsets that are defined, from the first of the oldest rule on.
     subsets_max: usize,
@@ -24,7 +24,7 @@ pub struct HostRules {
 
 /// The outcome of the search for a subset that a destination names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubsetFound {
+pub(crate) enum SubsetFound {
     /// A rule defines it.
     Defined,
     /// No rule does.
@@ -34,7 +34,7 @@ pub enum SubsetFound {
 }
 
 /// The policy of one port of a host, or of a subset of it.
-pub struct Choice<'a> {
+pub(crate) struct Choice<'a> {
     /// The labels of the subset; none for all endpoints.
     pub labels: Option<&'a Labels>,
     /// The place of the subset; none for all endpoints.
@@ -46,13 +46,13 @@ pub struct Choice<'a> {
 /// The rules that hold for a host of a namespace. As Istio's clients look for them: those of the
 /// view's namespace, what the host's own namespace exports to the view, and what the root namespace
 /// exports to it. Of the root namespace, a view of it sees first what it keeps to itself alone.
-pub fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
+pub(crate) fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
     reader.note_rules(host);
     look_up(reader, host, namespace)
 }
 
 /// Whether the rules that hold for a host of a namespace define a subset.
-pub fn find_subset(
+pub(crate) fn find_subset(
     reader: &mut Reader<'_>,
     host: &str,
     namespace: &str,
@@ -100,7 +100,7 @@ fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
 }
 
 /// The problems of a DestinationRule alone.
-pub fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
+pub(crate) fn judge(reader: &mut Reader<'_>, rule: &DestinationRule) -> Output {
     let mut output = Output::default();
     let key = &rule.meta.key;
     output.findings = notes(key, &rule.notes);
@@ -186,7 +186,12 @@ impl HostRules {
 
     /// The policy of a port of a subset, or of all endpoints where its name is empty; `None` where
     /// no rule defines the subset. The oldest rule that says something wins.
-    pub fn choose(&self, reader: &mut Reader<'_>, subset: &str, port: u16) -> Option<Choice<'_>> {
+    pub(crate) fn choose(
+        &self,
+        reader: &mut Reader<'_>,
+        subset: &str,
+        port: u16,
+    ) -> Option<Choice<'_>> {
         let mut rules = self.rules.iter();
         let top = rules.find_map(|rule| Some((rule, rule.spec.traffic_policy.as_deref()?)));
         // Those that hold are of one place where rules are looked for.
@@ -227,7 +232,7 @@ impl HostRules {
 
 impl Choice<'_> {
     /// The endpoints that it may have, of a host that has so many; one that has more has none.
-    pub fn room(&self, endpoints: usize, bounds: &Bounds) -> usize {
+    pub(crate) fn room(&self, endpoints: usize, bounds: &Bounds) -> usize {
         let rank = self.rank;
         rank.map_or(usize::MAX, |it| it.room(endpoints, bounds.subset_endpoints))
     }

@@ -7,11 +7,11 @@ use myriad_api::{Object, Service};
 use crate::settings::{NAMES_MAX, first_names};
 
 /// The annotation of a Service with the namespaces that see it.
-pub const EXPORT_TO: &str = "networking.istio.io/exportTo";
+pub(crate) const EXPORT_TO: &str = "networking.istio.io/exportTo";
 
 /// The namespaces to which a Service or ServiceEntry is exported, its own in place of `.`; none
 /// for all.
-pub fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
+pub(crate) fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
     let written = match object {
         Object::Service(service) => exports(service),
         Object::ServiceEntry(entry) => first_names(&entry.spec.export_to).to_vec(),
@@ -30,7 +30,7 @@ pub fn exported_to(object: &Object) -> Option<BTreeSet<Box<str>>> {
 }
 
 /// The first of the namespaces to which a Service is exported, as written; none for all.
-pub fn exports(service: &Service) -> Vec<Box<str>> {
+pub(super) fn exports(service: &Service) -> Vec<Box<str>> {
     let written = service.meta.annotation(EXPORT_TO);
     let written = written.unwrap_or_default().split(',').map(str::trim);
     written

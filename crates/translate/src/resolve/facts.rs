@@ -22,7 +22,7 @@ use crate::store::{Fact, FactHasher, object_fact};
 
 /// Something that a unit may read of a Service, a ServiceEntry, a rule for them or a Secret.
 #[derive(Clone, Copy, Debug, Hash)]
-pub enum SharedFact<'a> {
+pub(crate) enum SharedFact<'a> {
     /// The number of a Service's port, if it has that port, and who sees the Service.
     ServicePort(&'a str, &'a BackendPort),
     /// Whether a Service is there, who sees it, and whether it is an alias of an outside host.
@@ -60,7 +60,7 @@ impl Fact for SharedFact<'_> {
 }
 
 /// Adds what differs between an object and its successor, either of which may be absent.
-pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
+pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
     let (hasher, id) = (scene.hasher, key.id());
     let (old, new) = states;
     let facts = &mut touched.facts;
@@ -194,7 +194,7 @@ fn rule_patterns(rule: &DestinationRule, settings: &Settings) -> Vec<String> {
 }
 
 /// The facts under which an object is found that is not found by its key alone.
-pub fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
     match object {
         Object::EndpointSlice(_) => {
             if let Some(service) = service_of(Some(object)) {
@@ -232,12 +232,12 @@ fn add_labels(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
 }
 
 /// The fact that hosts below a wildcard read, by its suffix.
-pub fn above(hasher: &FactHasher, suffix: &str) -> u64 {
+pub(crate) fn above(hasher: &FactHasher, suffix: &str) -> u64 {
     hasher.fact(SharedFact::Above(suffix))
 }
 
 /// The `namespace/name` of the Service of an EndpointSlice.
-pub fn service_of(object: Option<&Object>) -> Option<String> {
+pub(crate) fn service_of(object: Option<&Object>) -> Option<String> {
     let Some(Object::EndpointSlice(slice)) = object else {
         return None;
     };
@@ -264,7 +264,7 @@ pub enum SecretContent {
 }
 
 /// The content of a Secret that others are verified by; none where there is none.
-pub fn held(object: Option<&Object>) -> Option<SecretContent> {
+pub(crate) fn held(object: Option<&Object>) -> Option<SecretContent> {
     Some(match trust_of(object)? {
         Ok(held) if held.roots.is_empty() => match trust::are_usable(&held.users) {
             true => SecretContent::Users(held.users.form),
@@ -275,7 +275,7 @@ pub fn held(object: Option<&Object>) -> Option<SecretContent> {
 }
 
 /// The authorities or users of a Secret, or why they cannot be read; none where there are none.
-pub fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProblem>> {
+pub(crate) fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProblem>> {
     match object {
         Some(Object::Secret(secret)) => match &secret.trust {
             Ok(trust) => trust.as_deref().map(Ok),

@@ -12,7 +12,7 @@ const TEXT_BYTES_MAX: usize = 512;
 
 /// Reads such as `$host${request_uri}`; none where there is no variable, or one that is not known.
 /// Text between them makes no requests equal that would not be.
-pub fn read(text: &str) -> Option<Box<[HashPart]>> {
+pub(crate) fn read(text: &str) -> Option<Box<[HashPart]>> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
     }
@@ -34,7 +34,7 @@ pub fn read(text: &str) -> Option<Box<[HashPart]>> {
 }
 
 /// The parts in a form that [`read`] reads, without text between them.
-pub fn text(parts: &[HashPart]) -> String {
+pub(crate) fn text(parts: &[HashPart]) -> String {
     let mut text = String::new();
     for part in parts {
         // Writing into a String cannot fail.
@@ -51,12 +51,12 @@ pub fn text(parts: &[HashPart]) -> String {
 }
 
 /// The points of the ring of a balancer that goes by a text, where there may be so many.
-pub fn slots(text: &str, slots_max: u32) -> Option<u32> {
+pub(crate) fn slots(text: &str, slots_max: u32) -> Option<u32> {
     read(text).map(|_| RING_SIZE.min(slots_max).max(1))
 }
 
 /// The balancer that goes by a text, with at most so many points; none where the text is empty.
-pub fn balancer(text: &str, slots_max: u32) -> Option<Balancer> {
+pub(crate) fn balancer(text: &str, slots_max: u32) -> Option<Balancer> {
     let parts = read(text)?;
     Some(Balancer::Hash(Box::new(HashBalancer {
         // For proxies that do not know of parts.

@@ -6,10 +6,10 @@ use super::claim::EVERYBODY;
 
 /// The annotation of a Secret with the namespaces whose Gateways, DestinationRules and Ingresses
 /// may use it.
-pub const CREDENTIAL_NAMESPACES: &str = "myriad.dev/credential-namespaces";
+pub(crate) const CREDENTIAL_NAMESPACES: &str = "myriad.dev/credential-namespaces";
 
 /// The namespaces whose objects may use a Secret, as written.
-pub fn lent_to(object: Option<&Object>) -> Option<&str> {
+pub(super) fn lent_to(object: Option<&Object>) -> Option<&str> {
     match object {
         Some(Object::Secret(secret)) => secret.meta.annotation(CREDENTIAL_NAMESPACES),
         _ => None,
@@ -17,7 +17,7 @@ pub fn lent_to(object: Option<&Object>) -> Option<&str> {
 }
 
 /// Whether namespaces as written have one among them.
-pub fn is_among(written: &str, namespace: &str) -> bool {
+pub(super) fn is_among(written: &str, namespace: &str) -> bool {
     let mut names = written.split(',').map(str::trim);
     names.any(|name| name == EVERYBODY || name == namespace)
 }

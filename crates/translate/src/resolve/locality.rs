@@ -14,7 +14,7 @@ const LABELS: [(&str, LocalityLevel); 3] = [
 
 /// Which endpoints go first. Where endpoints are spared that do not answer, the near ones do, as
 /// Istio's own mesh settings have it; without that none would ever yield to those farther away.
-pub fn build(
+pub(super) fn build(
     written: Option<&LoadBalancer>,
     is_sparing: bool,
     problems: &mut Vec<PolicyProblem>,

@@ -8,7 +8,7 @@ use myriad_api::istio::destination_rule::{PortPolicy, TrafficPolicy};
 
 /// The parts of a traffic policy, each from the rule that sets it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Merged<'a> {
+pub(crate) struct Merged<'a> {
     /// The namespace of the rules, which are all of one; empty without any.
     pub namespace: &'a str,
     /// How endpoints are chosen.
@@ -29,20 +29,24 @@ pub struct Merged<'a> {
 
 impl<'a> Merged<'a> {
     /// Whether HTTP/1.1 becomes HTTP/2.
-    pub fn is_upgraded(&self) -> bool {
+    pub(crate) fn is_upgraded(&self) -> bool {
         let http = self.pool.and_then(|pool| pool.http.as_ref());
         http.is_some_and(|http| http.h2_upgrade_policy == H2Upgrade::Upgrade)
     }
 
     /// Whether endpoints are spoken to as their clients speak, and the port says nothing.
-    pub fn follows_client(&self) -> bool {
+    pub(crate) fn follows_client(&self) -> bool {
         let http = self.pool.and_then(|pool| pool.http.as_ref());
         http.is_some_and(|http| http.use_client_protocol)
     }
 
     /// The settings with those of a policy in their place, part by part. A port that it lists takes
     /// over nothing of the parts that a port may set.
-    pub fn overlay(self, policy: &'a TrafficPolicy, port: Option<&'a PortPolicy>) -> Merged<'a> {
+    pub(crate) fn overlay(
+        self,
+        policy: &'a TrafficPolicy,
+        port: Option<&'a PortPolicy>,
+    ) -> Merged<'a> {
         let merged = Merged {
             namespace: self.namespace,
             balancer: policy.load_balancer.as_deref().or(self.balancer),
@@ -67,7 +71,7 @@ impl<'a> Merged<'a> {
 }
 
 /// The settings of a policy for one port alone.
-pub fn of_port(port: &PortPolicy) -> Merged<'_> {
+pub(super) fn of_port(port: &PortPolicy) -> Merged<'_> {
     Merged {
         namespace: "",
         balancer: port.load_balancer.as_deref(),

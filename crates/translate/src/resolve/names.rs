@@ -11,11 +11,11 @@ use crate::settings::{NAMES_MAX, first_names};
 const ID_BYTES_MAX: usize = 2 * 253 + 1;
 
 /// The word for sidecars among the Gateways that a VirtualService is bound to.
-pub const MESH: &str = "mesh";
+pub(crate) const MESH: &str = "mesh";
 
 /// The same for hosts that VirtualServices of a namespace name in short. No Gateway is called
 /// so, nor any namespace.
-pub fn short_mesh(namespace: &str) -> Arc<str> {
+pub(crate) fn short_mesh(namespace: &str) -> Arc<str> {
     format!("{MESH}:{namespace}").into()
 }
 
@@ -23,7 +23,7 @@ pub fn short_mesh(namespace: &str) -> Arc<str> {
 ///
 /// # Errors
 /// The problem of the pattern.
-pub fn host(text: &str) -> Result<Host, HostError> {
+pub(crate) fn host(text: &str) -> Result<Host, HostError> {
     let lower = text.to_ascii_lowercase();
     match lower.strip_prefix("*.") {
         Some(rest) => Host::parse(&format!("**.{rest}")),
@@ -34,7 +34,7 @@ pub fn host(text: &str) -> Result<Host, HostError> {
 
 /// Whether a host as written is this pattern. Nothing is allocated, since a Gateway of a thousand
 /// servers is asked once for each of its hosts.
-pub fn is_host(written: &str, host: &Host) -> bool {
+pub(crate) fn is_host(written: &str, host: &Host) -> bool {
     let host = host.as_str();
     match written.strip_prefix("*.") {
         Some(rest) => host
@@ -45,7 +45,7 @@ pub fn is_host(written: &str, host: &Host) -> bool {
 }
 
 /// A host pattern as people write it.
-pub fn written(host: &Host) -> &str {
+pub(crate) fn written(host: &Host) -> &str {
     let text = host.as_str();
     match text.starts_with("**.") {
         true => &text[1..],
@@ -54,7 +54,7 @@ pub fn written(host: &Host) -> &str {
 }
 
 /// The patterns that cover all that a pattern covers, without itself, the narrowest first.
-pub fn broader(host: &Host) -> Vec<Host> {
+pub(crate) fn broader(host: &Host) -> Vec<Host> {
     let text = host.as_str();
     if text == "*" {
         return Vec::new();
@@ -75,7 +75,7 @@ pub fn broader(host: &Host) -> Vec<Host> {
 
 /// A host of a Gateway's server: who may bind to it, and the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerHost<'a> {
+pub(crate) struct ServerHost<'a> {
     /// A namespace, `.` or `*`.
     pub namespace: &'a str,
     /// The pattern as written.
@@ -84,13 +84,13 @@ pub struct ServerHost<'a> {
 
 impl<'a> ServerHost<'a> {
     /// Reads `host` or `namespace/host`.
-    pub fn read(text: &'a str) -> Self {
+    pub(crate) fn read(text: &'a str) -> Self {
         let (namespace, host) = text.split_once('/').unwrap_or(("*", text));
         ServerHost { namespace, host }
     }
 
     /// Whether objects of a namespace may bind to it, at a Gateway of another.
-    pub fn admits(&self, namespace: &str, own: &str) -> bool {
+    pub(crate) fn admits(&self, namespace: &str, own: &str) -> bool {
         match self.namespace {
             "*" => true,
             "." => namespace == own,
@@ -100,12 +100,12 @@ impl<'a> ServerHost<'a> {
 }
 
 /// Whether a text is longer than the name of any object with its namespace.
-pub fn is_too_long(text: &str) -> bool {
+pub(crate) fn is_too_long(text: &str) -> bool {
     text.len() > ID_BYTES_MAX
 }
 
 /// The `namespace/name` of a Gateway that an object of a namespace names; none for the mesh.
-pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
+pub(crate) fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
     match text {
         "mesh" | "" => None,
         long if is_too_long(long) => None,
@@ -119,7 +119,7 @@ pub fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
 
 /// Whether a text that an object of a namespace writes names a Gateway, or the mesh where that
 /// is meant. Nothing is allocated, since each match asks on each host.
-pub fn is_gateway(text: &str, namespace: &str, id: &str) -> bool {
+pub(crate) fn is_gateway(text: &str, namespace: &str, id: &str) -> bool {
     let named = match text.split_once('/') {
         None if text == MESH => return id == MESH,
         None if text.is_empty() => return false,
@@ -131,7 +131,7 @@ pub fn is_gateway(text: &str, namespace: &str, id: &str) -> bool {
 }
 
 /// Whether what an object exports is seen in a namespace, by the first of the entries.
-pub fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
+pub(crate) fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
     export_to.is_empty()
         || first_names(export_to).iter().any(|to| match &**to {
             "*" => true,
@@ -142,7 +142,7 @@ pub fn is_exported(export_to: &[Box<str>], own: &str, namespace: &str) -> bool {
 }
 
 /// The problem of namespaces beyond those that an object may export to.
-pub fn judge_exports(key: &ObjectKey, export_to: &[Box<str>]) -> Option<Finding> {
+pub(crate) fn judge_exports(key: &ObjectKey, export_to: &[Box<str>]) -> Option<Finding> {
     (export_to.len() > NAMES_MAX).then(|| {
         Finding::new(
             Severity::Error,
@@ -159,7 +159,7 @@ pub fn judge_exports(key: &ObjectKey, export_to: &[Box<str>]) -> Option<Finding>
 
 /// The `namespace/name` of the Service that a destination names: a short name is one of the
 /// namespace of the object that names it, and the full form ends in the cluster's domain.
-pub fn service(host: &str, namespace: &str, cluster_domain: &str) -> Option<String> {
+pub(crate) fn service(host: &str, namespace: &str, cluster_domain: &str) -> Option<String> {
     if !host.contains('.') {
         return (!host.is_empty()).then(|| format!("{namespace}/{host}"));
     }
@@ -169,13 +169,13 @@ pub fn service(host: &str, namespace: &str, cluster_domain: &str) -> Option<Stri
 }
 
 /// The full host of the Service of a `namespace/name`.
-pub fn service_host(id: &str, cluster_domain: &str) -> String {
+pub(crate) fn service_host(id: &str, cluster_domain: &str) -> String {
     let (namespace, name) = id.split_once('/').unwrap_or(("", id));
     format!("{name}.{namespace}.svc.{cluster_domain}")
 }
 
 /// The wildcards that cover a host as it is written in full, the narrowest first, without itself.
-pub fn broader_texts(host: &str) -> impl Iterator<Item = String> {
+pub(crate) fn broader_texts(host: &str) -> impl Iterator<Item = String> {
     let rest = host.strip_prefix("*.").unwrap_or(host);
     let dots = rest
         .match_indices('.')
@@ -186,7 +186,7 @@ pub fn broader_texts(host: &str) -> impl Iterator<Item = String> {
 
 /// The host of a DestinationRule of a namespace in full and in lower case: a name without dots is
 /// a Service of the namespace.
-pub fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> String {
+pub(crate) fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> String {
     let host = host.to_ascii_lowercase();
     match host.contains('.') || host.starts_with('*') {
         true => host,

@@ -4,7 +4,7 @@ use myriad_api::istio::{Note, NoteKind};
 use myriad_api::{Finding, ObjectKey, Severity};
 
 /// Findings about fields that are not read.
-pub fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
+pub(crate) fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
     let finding = |note: &Note| {
         let (severity, message, remedy) = match note.kind {
             NoteKind::Refused => (

@@ -186,7 +186,7 @@ impl Places {
 }
 
 /// Whether a port of a Service is one of TCP.
-pub fn is_tcp(port: &ServicePort) -> bool {
+pub(crate) fn is_tcp(port: &ServicePort) -> bool {
     port.protocol.as_deref().is_none_or(|p| p == "TCP")
 }
 

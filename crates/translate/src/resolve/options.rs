@@ -31,7 +31,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The options of an upstream; none where the rules set nothing but defaults.
-pub fn build(
+pub(super) fn build(
     policy: &Merged<'_>,
     bounds: &Bounds,
     problems: &mut Vec<PolicyProblem>,
@@ -58,12 +58,12 @@ pub fn build(
 }
 
 /// The options of an upstream. What is wrong with them is told by the unit of the rule alone.
-pub fn of_policy(policy: &Merged<'_>, bounds: &Bounds) -> Option<UpstreamOptions> {
+pub(crate) fn of_policy(policy: &Merged<'_>, bounds: &Bounds) -> Option<UpstreamOptions> {
     build(policy, bounds, &mut Vec::new())
 }
 
 /// Whether streams go through a tunnel: one that was asked for and is not there closes.
-pub fn has_tunnel(options: Option<&UpstreamOptions>) -> bool {
+pub(super) fn has_tunnel(options: Option<&UpstreamOptions>) -> bool {
     options.is_some_and(|options| options.tunnel.is_some())
 }
 
@@ -110,7 +110,7 @@ fn hash_balancer(
 }
 
 /// The table that a balancer by hashes takes; `None` where it is no such balancer.
-pub fn table_of(written: &ConsistentHash, slots_max: u32) -> Option<HashTable> {
+pub(crate) fn table_of(written: &ConsistentHash, slots_max: u32) -> Option<HashTable> {
     hash_source(written, &mut Vec::new()).ok()?;
     Some(hash_table(written, slots_max, &mut Vec::new()))
 }

@@ -2,7 +2,7 @@
 
 /// A part of a traffic policy that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyProblem {
+pub(super) struct PolicyProblem {
     /// The field below the traffic policy.
     pub field: String,
     /// The fault, and its effect.
@@ -14,7 +14,7 @@ pub struct PolicyProblem {
 }
 
 /// A field without effect on who is reached.
-pub fn warn(field: &str, message: impl Into<String>, remedy: &'static str) -> PolicyProblem {
+pub(super) fn warn(field: &str, message: impl Into<String>, remedy: &'static str) -> PolicyProblem {
     PolicyProblem {
         field: field.to_owned(),
         message: message.into(),

@@ -179,7 +179,12 @@ impl Engine {
 
 /// Whether a namespace has DestinationRules for a host or wildcard in full, without noting that
 /// somebody asked.
-pub fn has_rules(stored: Stored<'_>, settings: &Settings, namespace: &str, pattern: &str) -> bool {
+pub(crate) fn has_rules(
+    stored: Stored<'_>,
+    settings: &Settings,
+    namespace: &str,
+    pattern: &str,
+) -> bool {
     let domain = &settings.cluster_domain;
     !rules(stored, domain, namespace, pattern, &mut 0).is_empty()
 }

@@ -10,7 +10,7 @@ use super::names;
 
 /// How a rule differs from its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleChange {
+pub(super) enum RuleChange {
     /// Another set of hosts or subsets, or seen by others.
     Shape,
     /// Only what is set for them.
@@ -18,7 +18,10 @@ pub enum RuleChange {
 }
 
 /// The differences between two states of a rule.
-pub fn rule_change(old: Option<&DestinationRule>, new: Option<&DestinationRule>) -> RuleChange {
+pub(super) fn rule_change(
+    old: Option<&DestinationRule>,
+    new: Option<&DestinationRule>,
+) -> RuleChange {
     let (Some(old), Some(new)) = (old, new) else {
         return RuleChange::Shape;
     };
@@ -38,12 +41,12 @@ pub fn rule_change(old: Option<&DestinationRule>, new: Option<&DestinationRule>)
 }
 
 /// The suffix of all Services of the cluster.
-pub fn cluster_suffix(cluster_domain: &str) -> String {
+pub(super) fn cluster_suffix(cluster_domain: &str) -> String {
     format!("svc.{cluster_domain}")
 }
 
 /// The patterns of rules that hold for a host, as their facts are named.
-pub fn fact_patterns(host: &str, cluster_domain: &str) -> Vec<String> {
+pub(super) fn fact_patterns(host: &str, cluster_domain: &str) -> Vec<String> {
     let suffix = cluster_suffix(cluster_domain);
     let is_service = host
         .strip_suffix(&suffix)

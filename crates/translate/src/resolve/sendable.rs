@@ -8,18 +8,18 @@ use std::net::Ipv6Addr;
 const AUTHORITY_BYTES_MAX: usize = 272;
 
 /// Whether some character of a text would end its field or its line, or is none that is sent.
-pub fn has_control(text: &str) -> bool {
+pub(crate) fn has_control(text: &str) -> bool {
     text.bytes().any(|byte| byte < b' ' || byte == 0x7f)
 }
 
 /// Whether a text can be the value of an attribute of a cookie (RFC 6265, section 4.1.1).
-pub fn is_attribute(text: &str) -> bool {
+pub(crate) fn is_attribute(text: &str) -> bool {
     text.bytes()
         .all(|byte| matches!(byte, b' '..=b'~') && byte != b';')
 }
 
 /// A part of a URL with spaces and what is not ASCII escaped; none with a control character.
-pub fn escaped(text: &str) -> Option<Box<str>> {
+pub(crate) fn escaped(text: &str) -> Option<Box<str>> {
     if has_control(text) {
         return None;
     }
@@ -39,7 +39,7 @@ pub fn escaped(text: &str) -> Option<Box<str>> {
 
 /// The host and the port of an authority, either of which may be missing; none for what no client
 /// would ask for.
-pub fn authority(text: &str) -> Option<(&str, Option<u16>)> {
+pub(crate) fn authority(text: &str) -> Option<(&str, Option<u16>)> {
     if text.is_empty() {
         return Some(("", None));
     }

@@ -24,7 +24,7 @@ use crate::settings::{SELECTOR_LABELS_MAX, Settings};
 const DNS_TEXT_MAX: usize = 254;
 
 /// One port of a host of ServiceEntries.
-pub struct Entry {
+pub(crate) struct Entry {
     /// The oldest of the ServiceEntries of one namespace that name host and port.
     first: Listing,
     /// The others, the oldest first.
@@ -45,7 +45,7 @@ struct Source<'a> {
 /// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
 /// they list. Its own come first, then the gateway's, then the oldest that it may see; `only` those
 /// of one namespace where no other may tell of the host.
-pub fn find(
+pub(crate) fn find(
     reader: &mut Reader<'_>,
     host: &str,
     (namespace, only): (&str, Option<&str>),
@@ -74,7 +74,7 @@ pub fn find(
 }
 
 /// The problems of a ServiceEntry alone.
-pub fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
+pub(crate) fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
     let mut output = Output::default();
     let key = &entry.meta.key;
     let spec = &entry.spec;
@@ -179,7 +179,7 @@ fn judge_dynamic(spec: &ServiceEntrySpec, tell: &mut impl FnMut(String, &str, &s
 }
 
 /// The problems of a WorkloadEntry alone.
-pub fn judge_workload(entry: &WorkloadEntry, settings: &Settings) -> Output {
+pub(crate) fn judge_workload(entry: &WorkloadEntry, settings: &Settings) -> Output {
     let mut output = Output::default();
     let key = &entry.meta.key;
     output.findings = notes(key, &entry.notes);
@@ -206,7 +206,12 @@ pub fn judge_workload(entry: &WorkloadEntry, settings: &Settings) -> Output {
 
 impl Entry {
     /// The port of a host of a namespace.
-    pub fn read(reader: &mut Reader<'_>, namespace: &str, host: &str, number: u16) -> Option<Self> {
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        namespace: &str,
+        host: &str,
+        number: u16,
+    ) -> Option<Self> {
         let mut entries = reader.entries(host);
         entries.retain(|entry| entry.meta.key.namespace() == namespace);
         sort(&mut entries);
@@ -220,7 +225,7 @@ impl Entry {
     }
 
     /// The origin of its resources.
-    pub fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         Origin {
             kind: OriginKind::ServiceEntry,
             id: self.first().meta.key.id().clone(),
@@ -228,7 +233,7 @@ impl Entry {
     }
 
     /// The oldest.
-    pub fn first(&self) -> &ServiceEntry {
+    pub(crate) fn first(&self) -> &ServiceEntry {
         &self.first.0
     }
 
@@ -245,25 +250,25 @@ impl Entry {
     }
 
     /// Whether its kind of resolution is one that finds endpoints here.
-    pub fn is_resolvable(&self) -> bool {
+    pub(crate) fn is_resolvable(&self) -> bool {
         let resolution = self.first().spec.resolution;
         resolution != Resolution::None
     }
 
     /// The protocol.
-    pub fn speech(&self) -> Speech {
+    pub(crate) fn speech(&self) -> Speech {
         let port = self.port();
         port.map_or(Speech::Http1, |port| Speech::of_word(&port.protocol))
     }
 
     /// The names of which the endpoints' certificates must hold one.
-    pub fn subject_alt_names(&self) -> &[Box<str>] {
+    pub(crate) fn subject_alt_names(&self) -> &[Box<str>] {
         &self.first().spec.subject_alt_names
     }
 
     /// Its endpoints, of a subset where one was chosen; none where the subset has more than it may.
     /// Several ServiceEntries of one host and resolution add theirs up.
-    pub fn place(
+    pub(crate) fn place(
         &self,
         reader: &mut Reader<'_>,
         host: &str,
@@ -306,7 +311,7 @@ impl Entry {
     }
 
     /// The amount that the port counts for, or each of its subsets.
-    pub fn weigh(&self, reader: &mut Reader<'_>, is_subset: bool) -> Option<Weight> {
+    pub(crate) fn weigh(&self, reader: &mut Reader<'_>, is_subset: bool) -> Option<Weight> {
         let first = self.first();
         let resolution = first.spec.resolution;
         if matches!(resolution, Resolution::None | Resolution::DynamicDns) {
@@ -476,7 +481,7 @@ impl Found<'_> {
 }
 
 /// Whether two states of a ServiceEntry have the same hosts and ports and are seen by the same.
-pub fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> bool {
+pub(crate) fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> bool {
     let (Some(old), Some(new)) = (old, new) else {
         return false;
     };
@@ -491,7 +496,7 @@ pub fn is_shape_same(old: Option<&ServiceEntry>, new: Option<&ServiceEntry>) -> 
 }
 
 /// Whether labels hold all that are wanted; none hold more than a selector may have.
-pub fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
+pub(crate) fn has_labels(labels: &Labels, wanted: &Labels) -> bool {
     let is_bounded = wanted.len() <= SELECTOR_LABELS_MAX;
     let mut wanted = wanted.iter();
     is_bounded && wanted.all(|(key, value)| labels.get(key).is_some_and(|known| **known == **value))

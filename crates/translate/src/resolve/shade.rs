@@ -11,7 +11,7 @@ use crate::engine::{Reader, Shared};
 
 /// The deed of an object at a listener for all names below a wildcard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shade {
+pub(crate) struct Shade {
     /// The listener.
     pub listener: Name,
     /// The wildcard.
@@ -59,7 +59,7 @@ impl FromIterator<Box<str>> for Namespaces {
 
 /// The treatment, at a listener, of connections and requests for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Deed {
+pub(crate) enum Deed {
     /// TLS ends, and a certificate is shown.
     EndsTls,
     /// Handshakes go on as they come.
@@ -72,14 +72,14 @@ pub enum Deed {
 
 impl Deed {
     /// Whether it is done with what comes once TLS has ended, and not with handshakes.
-    pub fn is_within(self) -> bool {
+    pub(crate) fn is_within(self) -> bool {
         matches!(self, Deed::Answers | Deed::Streams)
     }
 }
 
 /// The effects of the wildcards above a host.
 #[derive(Debug, Default)]
-pub struct Above {
+pub(crate) struct Above {
     /// The narrowest that take its handshakes and may, once for each listener.
     pub shades: Vec<Shade>,
     /// The narrowest that would take its handshakes and may not, once for each listener.
@@ -98,7 +98,7 @@ pub struct Above {
 impl Above {
     /// The older wildcard that keeps handshakes at a listener from what a Gateway of a namespace
     /// shows there, where that is not its own.
-    pub fn keeper(&self, listener: &Name, namespace: &str) -> Option<&Shade> {
+    pub(crate) fn keeper(&self, listener: &Name, namespace: &str) -> Option<&Shade> {
         let mut keepers = self.keepers.iter();
         keepers.find(|it| it.listener == *listener && !it.claim.is_of(namespace))
     }
@@ -108,7 +108,7 @@ impl Shade {
     /// Whether it is older than the claim to a host below it, and of another namespace: what shows
     /// no certificate of its own there is served as it says, if it shares that at all. Without a
     /// claim to a host of its own it keeps none.
-    pub fn keeps_from(&self, owner: &Claim) -> bool {
+    pub(crate) fn keeps_from(&self, owner: &Claim) -> bool {
         self.pattern.pattern() != Pattern::Any
             && self.is_before(Some(owner))
             && !self.claim.is_of(owner.key.namespace())
@@ -116,7 +116,7 @@ impl Shade {
 
     /// Whether one of the holders of broader wildcards keeps its handshakes from it, because it
     /// shows a certificate that nobody lent.
-    pub fn is_kept_by(&self, holders: &[&Shade]) -> bool {
+    pub(crate) fn is_kept_by(&self, holders: &[&Shade]) -> bool {
         let Some(owner) = &self.borrower else {
             return false;
         };
@@ -130,36 +130,36 @@ impl Shade {
     }
 
     /// Whether it is older than the claim to a host.
-    pub fn is_before(&self, owner: Option<&Claim>) -> bool {
+    pub(crate) fn is_before(&self, owner: Option<&Claim>) -> bool {
         owner.is_none_or(|owner| self.claim.age() < owner.age())
     }
 
     /// Whether objects of a namespace may answer in it.
-    pub fn admits(&self, namespace: &str) -> bool {
+    pub(crate) fn admits(&self, namespace: &str) -> bool {
         self.claim.is_of(namespace) || self.admitted.has(namespace)
     }
 
     /// Whether every request is sent to HTTPS. A Gateway answers nothing else: other requests find
     /// its VirtualServices.
-    pub fn is_redirect(&self) -> bool {
+    pub(crate) fn is_redirect(&self) -> bool {
         self.deed == Deed::Answers && self.claim.key.kind == ObjectKind::IstioGateway
     }
 
     /// The wildcard as people write it.
-    pub fn written(&self) -> &str {
+    pub(crate) fn written(&self) -> &str {
         names::written(&self.pattern)
     }
 }
 
 /// Whether a listener shows the default certificate for names that no domain covers.
-pub fn has_default(reader: &Reader<'_>, shared: &Shared, listener: &Name) -> bool {
+pub(crate) fn has_default(reader: &Reader<'_>, shared: &Shared, listener: &Name) -> bool {
     shared.default_certificate.is_some()
         && *listener == shared.tls_listeners[0]
         && reader.view().is_ingress()
 }
 
 /// The listeners among some that are open to a namespace.
-pub fn open_to(listeners: &Arc<[Name]>, shades: &[Shade], namespace: &str) -> Arc<[Name]> {
+pub(crate) fn open_to(listeners: &Arc<[Name]>, shades: &[Shade], namespace: &str) -> Arc<[Name]> {
     let is_open = |listener: &Name| {
         let mut shades = shades.iter();
         !shades.any(|shade| shade.listener == *listener && !shade.admits(namespace))

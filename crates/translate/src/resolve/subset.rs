@@ -13,7 +13,7 @@ const LOOKS: u64 = 16;
 
 /// The place of a subset among those of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rank {
+pub(super) struct Rank {
     /// How many are before it.
     pub before: usize,
     /// How many there are.
@@ -23,7 +23,7 @@ pub struct Rank {
 impl Rank {
     /// The endpoints that the subset may have, of a host that has `endpoints`, where `max` are
     /// bounded; zero is no bound. A subset that has more has none.
-    pub fn room(self, endpoints: usize, max: u64) -> usize {
+    pub(super) fn room(self, endpoints: usize, max: u64) -> usize {
         if max == 0 {
             return usize::MAX;
         }

@@ -18,7 +18,7 @@ const TRUST_BYTES_MAX: usize = 1 << 20;
 /// Translates the authorities in one Secret, or its users. Authorities that cannot be read are left
 /// out, and a list of revocations that cannot be read takes the whole trust with it: nobody is to
 /// be admitted whose certificate it may name.
-pub fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
+pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     let mut output = Output::default();
     let Some(secret) = reader.trust(id) else {
         return output;
@@ -130,7 +130,7 @@ fn translate_users(key: &ObjectKey, id: &Arc<str>, users: &ApiUsers) -> Output {
 }
 
 /// Whether proxies can verify anybody by the users of a Secret.
-pub fn are_usable(users: &ApiUsers) -> bool {
+pub(crate) fn are_usable(users: &ApiUsers) -> bool {
     let mut hashes = users.expose().iter().map(|(_, hash)| hash);
     excess_of_users(users).is_none() && hashes.any(|hash| Users::check_hash(hash).is_ok())
 }

@@ -9,7 +9,7 @@ use crate::engine::{Output, Reader, Stays, Unit, UnitKey, UnitKind, Viewers};
 use crate::settings::Settings;
 
 /// All that holds for one host pattern.
-pub static HOST: UnitKind = UnitKind {
+pub(crate) static HOST: UnitKind = UnitKind {
     makes: |key, keys| {
         if let UnitKey::Host(host) = key {
             keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
@@ -19,7 +19,7 @@ pub static HOST: UnitKind = UnitKind {
 };
 
 /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
-pub static UPSTREAM: UnitKind = UnitKind {
+pub(crate) static UPSTREAM: UnitKind = UnitKind {
     makes: |key, keys| {
         if let UnitKey::Name(id) = key {
             let name = Name::new(id.clone());
@@ -31,7 +31,7 @@ pub static UPSTREAM: UnitKind = UnitKind {
 };
 
 /// The certificate in one Secret, by `namespace/name`.
-pub static CERTIFICATE: UnitKind = UnitKind {
+pub(crate) static CERTIFICATE: UnitKind = UnitKind {
     stays: |unit, settings| match is_default(unit, settings) {
         true => Stays::Always,
         false => Stays::WhileNeeded,
@@ -49,7 +49,7 @@ pub static CERTIFICATE: UnitKind = UnitKind {
 };
 
 /// The authorities or users in one Secret, by `namespace/name`.
-pub static TRUST: UnitKind = UnitKind {
+pub(crate) static TRUST: UnitKind = UnitKind {
     makes: |key, keys| {
         if let UnitKey::Name(id) = key {
             keys.push(Key::new(Kind::Trust, Name::new(id.clone())));
@@ -89,19 +89,19 @@ impl Unit {
 }
 
 /// The units that are there because of the settings.
-pub fn roots(settings: &Settings) -> Option<Unit> {
+pub(crate) fn roots(settings: &Settings) -> Option<Unit> {
     let named = settings.default_certificate.as_ref();
     named.map(|(namespace, name)| Unit::certificate(format!("{namespace}/{name}").into()))
 }
 
 /// Translates an upstream.
-pub fn translate_upstream(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_upstream(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let name = unit.name();
     name.map_or_else(Output::default, |name| upstream::translate(reader, name))
 }
 
 /// Translates the certificate in a Secret.
-pub fn translate_certificate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_certificate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let is_default = is_default(unit, reader.settings());
     let secret = unit.name();
     secret.map_or_else(Output::default, |secret| {
@@ -110,7 +110,7 @@ pub fn translate_certificate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// Translates the authorities in a Secret.
-pub fn translate_trust(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_trust(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let secret = unit.name();
     secret.map_or_else(Output::default, |secret| trust::translate(reader, secret))
 }

@@ -1,9 +1,9 @@
 //! Upstreams: one port of one Service or of a host of ServiceEntries, or of a subset of it, and
 //! the endpoints behind it.
 
-pub mod border;
-pub mod endpoint_source;
-pub mod group;
+pub(crate) mod border;
+pub(crate) mod endpoint_source;
+pub(crate) mod group;
 mod service;
 mod slices;
 mod weight;
@@ -17,8 +17,8 @@ use myriad_model::{
     UpstreamOptions, UpstreamTls, Value,
 };
 
-pub use service::{PortFound, ports_changed};
-pub use weight::{namespace, weigh, weigh_slots};
+pub(crate) use service::{PortFound, ports_changed};
+pub(crate) use weight::{namespace, weigh, weigh_slots};
 
 use super::client_tls::{TlsPlan, plan};
 use super::merged::Merged;
@@ -101,20 +101,20 @@ struct Members {
 }
 
 /// The name of the upstream of a port of a Service.
-pub fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
+pub(crate) fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
     let mut suffixes = SUFFIXES.iter().filter(|(_, known)| *known == protocol);
     let suffix = suffixes.next().map_or("", |(suffix, _)| suffix);
     format!("{service}:{port}{suffix}").into()
 }
 
 /// The name of an upstream that sends equal requests to the same endpoint: equal by this text.
-pub fn hashed_name(name: &str, hash_by: &str) -> Arc<str> {
+pub(crate) fn hashed_name(name: &str, hash_by: &str) -> Arc<str> {
     format!("{name}{HASH}{hash_by}").into()
 }
 
 /// The name of the upstream of a subset of a port of a Service; that of the port where the
 /// subset has no name.
-pub fn subset_name(service: &str, port: u16, subset: &str) -> Arc<str> {
+pub(crate) fn subset_name(service: &str, port: u16, subset: &str) -> Arc<str> {
     match subset {
         "" => format!("{service}:{port}").into(),
         _ => format!("{service}:{port}@{subset}").into(),
@@ -122,12 +122,12 @@ pub fn subset_name(service: &str, port: u16, subset: &str) -> Arc<str> {
 }
 
 /// The name of an upstream for a host of the ServiceEntries of a namespace.
-pub fn entry_name(namespace: &str, host: &str, port: u16, subset: &str) -> Arc<str> {
+pub(crate) fn entry_name(namespace: &str, host: &str, port: u16, subset: &str) -> Arc<str> {
     subset_name(&format!("{ENTRY_PREFIX}{namespace}/{host}"), port, subset)
 }
 
 /// The name of an upstream for a host that DNS knows, and that Ingresses of a namespace name.
-pub fn outside_name(namespace: &str, host: &str, port: u16, protocol: Protocol) -> Arc<str> {
+pub(crate) fn outside_name(namespace: &str, host: &str, port: u16, protocol: Protocol) -> Arc<str> {
     name(
         &format!("{OUTSIDE_PREFIX}{namespace}/{host}"),
         port,
@@ -136,7 +136,7 @@ pub fn outside_name(namespace: &str, host: &str, port: u16, protocol: Protocol) 
 }
 
 /// Translates one upstream.
-pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
+pub(crate) fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
     let Some(address) = Address::read(name) else {
         return Output::default();
     };

@@ -1,30 +1,30 @@
 //! The bounds on what one namespace may make proxies hold.
 
 /// The points on the rings of a DestinationRule beyond the bound of its namespace.
-pub const REDUCED_POINTS: u32 = 64;
+pub(crate) const REDUCED_POINTS: u32 = 64;
 
 /// The bytes of texts that a row of a route table has and counts for nothing more: headers,
 /// bodies, origins, lists of networks and all else that each host repeats.
-pub const ROW_TEXT_BYTES: usize = 512;
+pub(crate) const ROW_TEXT_BYTES: usize = 512;
 
 /// The bytes of texts beyond [`ROW_TEXT_BYTES`] that count for one row more, if they are begun.
 const MORE_TEXT_BYTES: usize = 256;
 
 /// The most entries of a list of names that have an effect, such as the namespaces of `exportTo`,
 /// of which every host of an object asks.
-pub const NAMES_MAX: usize = 256;
+pub(crate) const NAMES_MAX: usize = 256;
 
 /// The most labels that choose workloads, of a selector or a subset: no workload has more.
-pub const SELECTOR_LABELS_MAX: usize = 256;
+pub(crate) const SELECTOR_LABELS_MAX: usize = 256;
 
 /// The entries of a list of names that have an effect: the first ones.
-pub fn first_names(written: &[Box<str>]) -> &[Box<str>] {
+pub(crate) fn first_names(written: &[Box<str>]) -> &[Box<str>] {
     written.get(..NAMES_MAX).unwrap_or(written)
 }
 
 /// The rows that one with these bytes of texts counts for beside itself. No row has more than
 /// [`ROW_TEXT_BYTES`] for each that it counts for, so that the bound of rows is one of memory.
-pub const fn text_rows(bytes: usize) -> usize {
+pub(crate) const fn text_rows(bytes: usize) -> usize {
     bytes
         .saturating_sub(ROW_TEXT_BYTES)
         .div_ceil(MORE_TEXT_BYTES)

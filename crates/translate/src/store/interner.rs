@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 /// Counted handles of equal values. `H` is a cheap handle, such as an `Arc` or `Bytes`, that
 /// compares and hashes by content.
-pub struct Interner<H> {
+pub(crate) struct Interner<H> {
     entries: BTreeMap<u64, Vec<Entry<H>>>,
     /// Hashes of entries that nobody has counted as used yet.
     fresh: Vec<u64>,
@@ -19,7 +19,7 @@ struct Entry<H> {
 
 impl<H: Hash + Eq + Clone> Interner<H> {
     /// An empty interner.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Interner {
             entries: BTreeMap::new(),
             fresh: Vec::new(),
@@ -28,12 +28,12 @@ impl<H: Hash + Eq + Clone> Interner<H> {
     }
 
     /// The number of values.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.values().map(Vec::len).sum()
     }
 
     /// The one handle of all values equal to this one. Not counted: see [`Interner::retain`].
-    pub fn share(&mut self, value: H) -> H {
+    pub(crate) fn share(&mut self, value: H) -> H {
         let hash = self.seed.hash_one(&value);
         let row = self.entries.entry(hash).or_default();
         if let Some(known) = row.iter().find(|known| known.handle == value) {
@@ -48,7 +48,7 @@ impl<H: Hash + Eq + Clone> Interner<H> {
     }
 
     /// Counts one use.
-    pub fn retain(&mut self, value: &H) {
+    pub(crate) fn retain(&mut self, value: &H) {
         let hash = self.seed.hash_one(value);
         let row = self.entries.entry(hash).or_default();
         match row.iter_mut().find(|known| known.handle == *value) {
@@ -61,7 +61,7 @@ impl<H: Hash + Eq + Clone> Interner<H> {
     }
 
     /// Takes one use back; the last one forgets the value.
-    pub fn release(&mut self, value: &H) {
+    pub(crate) fn release(&mut self, value: &H) {
         let hash = self.seed.hash_one(value);
         if let Some(row) = self.entries.get_mut(&hash)
             && let Some(known) = row.iter_mut().find(|known| known.handle == *value)
@@ -72,7 +72,7 @@ impl<H: Hash + Eq + Clone> Interner<H> {
     }
 
     /// Forgets what was shared but never retained. Called at the end of each batch.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for hash in std::mem::take(&mut self.fresh) {
             if let Some(row) = self.entries.get_mut(&hash) {
                 row.retain(|known| known.uses > 0);

@@ -5,33 +5,33 @@ use std::collections::BTreeSet;
 /// The index of the engine. A tree and not a hash table, because one change among millions must
 /// never pay for a rehash.
 #[derive(Default)]
-pub struct Multimap(BTreeSet<[u32; 3]>);
+pub(crate) struct Multimap(BTreeSet<[u32; 3]>);
 
 impl Multimap {
     /// Adds a pair.
-    pub fn insert(&mut self, hash: u64, id: u32) {
+    pub(crate) fn insert(&mut self, hash: u64, id: u32) {
         self.0.insert(pack(hash, id));
     }
 
     /// Takes a pair out.
-    pub fn remove(&mut self, hash: u64, id: u32) {
+    pub(crate) fn remove(&mut self, hash: u64, id: u32) {
         self.0.remove(&pack(hash, id));
     }
 
     /// The ids of a hash, in ascending order.
-    pub fn ids(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn ids(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         self.0
             .range(pack(hash, 0)..=pack(hash, u32::MAX))
             .map(|&[_, _, id]| id)
     }
 
     /// Whether a hash has any id.
-    pub fn has(&self, hash: u64) -> bool {
+    pub(crate) fn has(&self, hash: u64) -> bool {
         self.ids(hash).next().is_some()
     }
 
     /// The number of pairs.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }

@@ -22,7 +22,7 @@ pub struct Objects {
 }
 
 /// The facts under which an object is found that is not found by its key alone.
-pub type FoundUnder = fn(&FactHasher, &Object, &mut dyn FnMut(u64));
+pub(crate) type FoundUnder = fn(&FactHasher, &Object, &mut dyn FnMut(u64));
 
 /// The store to read, where nobody notes what is read.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ impl<'a> Stored<'a> {
 }
 
 /// The family of facts about whole objects; every other one has a higher number.
-pub const WHOLE: u8 = 0;
+pub(crate) const WHOLE: u8 = 0;
 
 /// The numbers of kinds are below this.
 const KIND_NUMBERS: usize = 32;
@@ -289,6 +289,6 @@ fn issuers_of(secret: &Secret) -> Option<&[Bytes]> {
 }
 
 /// The fact of a whole object, by kind and `namespace/name`.
-pub fn object_fact(hasher: &FactHasher, kind: ObjectKind, id: &str) -> u64 {
+pub(crate) fn object_fact(hasher: &FactHasher, kind: ObjectKind, id: &str) -> u64 {
     hasher.hash((WHOLE, kind, id))
 }

@@ -15,7 +15,7 @@ use myriad_api::{
 
 /// Packs all of an object but its key. Secrets are not packed, since their bytes are shared with
 /// the resources that they become, nor are Istio's objects, whose types are compact.
-pub fn pack(object: &Object) -> Option<Box<[u8]>> {
+pub(super) fn pack(object: &Object) -> Option<Box<[u8]>> {
     let mut out = Out(vec![object.key().kind as u8]);
     out.meta(object.meta());
     match object {
@@ -31,7 +31,7 @@ pub fn pack(object: &Object) -> Option<Box<[u8]>> {
 }
 
 /// The kind of a packed object.
-pub fn kind(body: &[u8]) -> Option<ObjectKind> {
+pub(super) fn kind(body: &[u8]) -> Option<ObjectKind> {
     let number = *body.first()?;
     ObjectKind::ALL
         .into_iter()
@@ -52,7 +52,7 @@ pub struct SliceHead {
 }
 
 /// Unpacks the head of an EndpointSlice that [`pack`] made; the endpoints are behind it.
-pub fn slice_head(id: &Arc<str>, body: &[u8]) -> Option<SliceHead> {
+pub(super) fn slice_head(id: &Arc<str>, body: &[u8]) -> Option<SliceHead> {
     let kind = kind(body).filter(|kind| *kind == ObjectKind::EndpointSlice)?;
     let mut bytes = In(body.get(1..)?);
     bytes.meta(ObjectKey::from_id(kind, id.clone()))?;
@@ -65,7 +65,7 @@ pub fn slice_head(id: &Arc<str>, body: &[u8]) -> Option<SliceHead> {
 }
 
 /// Unpacks what [`pack`] made.
-pub fn unpack(id: &Arc<str>, body: &[u8]) -> Option<Object> {
+pub(super) fn unpack(id: &Arc<str>, body: &[u8]) -> Option<Object> {
     let kind = kind(body)?;
     let mut bytes = In(body.get(1..)?);
     let meta = bytes.meta(ObjectKey::from_id(kind, id.clone()))?;

@@ -5,7 +5,7 @@ const NONE: u32 = u32::MAX;
 
 /// Values by 32-bit id. Growing by whole chunks keeps one insertion among millions from copying
 /// all values to a larger place.
-pub struct Slab<T> {
+pub(crate) struct Slab<T> {
     chunks: Vec<Vec<Slot<T>>>,
     free: u32,
     len: usize,
@@ -18,7 +18,7 @@ enum Slot<T> {
 
 impl<T> Slab<T> {
     /// An empty slab.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Slab {
             chunks: Vec::new(),
             free: NONE,
@@ -27,12 +27,12 @@ impl<T> Slab<T> {
     }
 
     /// The number of values.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// All values.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten().filter_map(|slot| match slot {
             Slot::Full(value) => Some(value),
             Slot::Free { .. } => None,
@@ -40,7 +40,7 @@ impl<T> Slab<T> {
     }
 
     /// All values with their ids.
-    pub fn iter_ids(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter_ids(&self) -> impl Iterator<Item = (u32, &T)> {
         let slots = (0..).zip(self.chunks.iter().flatten());
         slots.filter_map(|(id, slot)| match slot {
             Slot::Full(value) => Some((id, value)),
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
     }
 
     /// The value of an id.
-    pub fn get(&self, id: u32) -> Option<&T> {
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
         match self
             .chunks
             .get(id as usize / CHUNK)?
@@ -61,7 +61,7 @@ impl<T> Slab<T> {
     }
 
     /// The value of an id, for writing.
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         match self.slot_mut(id)? {
             Slot::Full(value) => Some(value),
             Slot::Free { .. } => None,
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
     }
 
     /// Keeps a value and says under which id.
-    pub fn insert(&mut self, value: T) -> u32 {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         let reused = self.free;
         if let Some(slot) = self.slot_mut(reused) {
@@ -91,7 +91,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes the value of an id out.
-    pub fn remove(&mut self, id: u32) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: u32) -> Option<T> {
         let next = self.free;
         let slot = self.slot_mut(id)?;
         match std::mem::replace(slot, Slot::Free { next }) {

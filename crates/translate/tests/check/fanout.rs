@@ -29,7 +29,7 @@ fn step(engine: &mut Engine, change: &str) -> String {
 }
 
 /// The counts, then a line per changed resource in the order of the delta.
-pub fn describe(outcome: &Outcome) -> String {
+pub(crate) fn describe(outcome: &Outcome) -> String {
     let work = outcome.work;
     let mut text = format!(
         "units={} objects={} resources={}\n",

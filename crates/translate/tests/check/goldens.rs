@@ -15,7 +15,7 @@ const LINES_MAX: usize = 100;
 const BYTES_MAX: u64 = 64 << 10;
 
 /// Two Services with an endpoint each, in each of two namespaces, and a certificate.
-pub const BASE: &str = include_str!("../goldens/base.yaml");
+pub(crate) const BASE: &str = include_str!("../goldens/base.yaml");
 
 /// The Service of the egress gateway, with one endpoint, and what else the examples name.
 const EGRESS: &str = include_str!("../goldens/egress.yaml");
@@ -92,7 +92,7 @@ fn renew_on(base: &str, text: &str) -> String {
 }
 
 /// Compares every golden of a folder with what `renew` makes of it.
-pub fn check(folder: &str, renew: impl Fn(&str) -> String) {
+pub(crate) fn check(folder: &str, renew: impl Fn(&str) -> String) {
     let is_update = std::env::var_os("UPDATE_GOLDENS").is_some();
     let files = list(folder);
     assert!(!files.is_empty(), "there are goldens in {folder}");

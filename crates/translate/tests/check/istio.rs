@@ -12,7 +12,7 @@ mod hosts;
 mod mesh;
 
 /// A Gateway, a VirtualService, a policy, or what says where hosts are.
-pub fn object() -> impl Strategy<Value = Object> {
+pub(crate) fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
         4 => gateway(),
         4 => virtual_service(),

@@ -18,14 +18,17 @@ use crate::world;
 const CASES: u32 = 300;
 
 /// Changes, each some seconds after those before.
-pub type Batches = Vec<(i64, Vec<Change>)>;
+pub(crate) type Batches = Vec<(i64, Vec<Change>)>;
 
 fn run(test: impl Fn(Batches) -> Result<(), TestCaseError>) {
     run_any(history(), test);
 }
 
 /// Runs a test over any kind of histories.
-pub fn run_any<S: Strategy>(histories: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+pub(crate) fn run_any<S: Strategy>(
+    histories: S,
+    test: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
     let seed = std::env::var("MYRIAD_SEED")
         .ok()
         .and_then(|text| text.parse().ok());
@@ -71,7 +74,7 @@ fn findings(engine: &Engine) -> Vec<Finding> {
 }
 
 /// The objects that are left after a history.
-pub fn survivors(batches: &Batches) -> Vec<Object> {
+pub(crate) fn survivors(batches: &Batches) -> Vec<Object> {
     let mut objects: BTreeMap<ObjectKey, Object> = BTreeMap::new();
     for change in batches.iter().flat_map(|(_, changes)| changes) {
         match change {

@@ -19,14 +19,14 @@ use myriad_translate::Engine;
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
 /// its address is shown. Routes stand in the order in which they are tried.
-pub fn resources(snapshot: &Snapshot) -> String {
+pub(crate) fn resources(snapshot: &Snapshot) -> String {
     let lines = lines(snapshot).into_iter();
     lines.map(|line| line + "\n").collect()
 }
 
 /// The resources of the main view, and those of each other one: what is the same there is named
 /// alone.
-pub fn views(engine: &Engine) -> String {
+pub(crate) fn views(engine: &Engine) -> String {
     let main = lines(engine.snapshot());
     let mut text = resources(engine.snapshot());
     for (view, snapshot) in engine.views().skip(1) {
@@ -60,7 +60,7 @@ fn lines(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// One finding a line.
-pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
+pub(crate) fn findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
     findings.map(|finding| format!("{finding}\n")).collect()
 }
 

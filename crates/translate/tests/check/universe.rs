@@ -22,7 +22,7 @@ use crate::{istio, world};
 const ROOT: &str = "root";
 
 /// The settings under which histories run: one namespace may catch all, and classes matter.
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         catch_all_namespaces: CatchAll::Only(["one".to_owned()].into()),
         gateway_namespace: "one".into(),
@@ -34,7 +34,7 @@ pub fn settings() -> Settings {
 }
 
 /// Batches, each some seconds after the one before; at most one change per key in a batch.
-pub fn history() -> impl Strategy<Value = Vec<(i64, Vec<Change>)>> {
+pub(crate) fn history() -> impl Strategy<Value = Vec<(i64, Vec<Change>)>> {
     let change = prop_oneof![
         4 => object().prop_map(Change::Put),
         1 => object().prop_map(|object| Change::Remove(object.key().clone())),
@@ -52,7 +52,7 @@ pub fn history() -> impl Strategy<Value = Vec<(i64, Vec<Change>)>> {
 }
 
 /// Any object of the universe.
-pub fn object() -> impl Strategy<Value = Object> {
+pub(crate) fn object() -> impl Strategy<Value = Object> {
     prop_oneof![
         6 => ingress().prop_map(|object| Object::Ingress(Arc::new(object))),
         1 => class().prop_map(|object| Object::IngressClass(Arc::new(object))),

@@ -17,16 +17,16 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
 
 /// The time of all tests: 2027-01-15T08:00:00Z.
-pub const NOW: i64 = 1_800_000_000;
+pub(crate) const NOW: i64 = 1_800_000_000;
 
 /// An engine with these settings.
-pub fn engine(settings: Settings) -> Engine {
+pub(crate) fn engine(settings: Settings) -> Engine {
     Engine::new(settings, Writer::new(Sealer::new([7; 32], Form::Value)))
 }
 
 /// Settings as a golden's first lines say: `# with NAME=VALUE`. A view beside the main one is
 /// `# with view=NAME NAMESPACE KEY=VALUE,...`.
-pub fn settings(text: &str) -> Settings {
+pub(crate) fn settings(text: &str) -> Settings {
     let mut settings = Settings {
         https_port: 443,
         ..Settings::default()
@@ -124,7 +124,7 @@ fn bound(text: &str, bounds: &mut Bounds) {
 
 /// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them,
 /// or `sidecar` where it is one.
-pub fn view(text: &str) -> View {
+pub(crate) fn view(text: &str) -> View {
     let mut words = text.split_whitespace();
     let mut word = || words.next().expect("NAME NAMESPACE LABELS");
     let (name, namespace, labels) = (word(), word(), word());
@@ -191,7 +191,7 @@ fn provider(service: &str, protocol: CheckProtocol) -> MeshProvider {
 }
 
 /// Changes as they are written: YAML documents to put, and lines `remove KIND NAMESPACE/NAME`.
-pub fn changes(text: &str) -> Vec<Change> {
+pub(crate) fn changes(text: &str) -> Vec<Change> {
     let mut changes = Vec::new();
     // A whole line: a certificate written in PEM begins and ends with dashes as well.
     for document in text.split("\n---\n") {
@@ -219,7 +219,7 @@ pub fn changes(text: &str) -> Vec<Change> {
 }
 
 /// One object from YAML.
-pub fn object(yaml: &str) -> Object {
+pub(crate) fn object(yaml: &str) -> Object {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Head {
@@ -241,7 +241,7 @@ pub fn object(yaml: &str) -> Object {
 }
 
 /// A Secret with the certificate and the key of two placeholders, and an issuer behind them.
-pub fn secret(certificate: &str, key: &str, issuer: Option<Bytes>) -> Secret {
+pub(crate) fn secret(certificate: &str, key: &str, issuer: Option<Bytes>) -> Secret {
     let yaml = format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: x}}\ntype: kubernetes.io/tls\n\
          stringData:\n  tls.crt: {certificate}\n  tls.key: {key}\n"
@@ -258,7 +258,7 @@ pub fn secret(certificate: &str, key: &str, issuer: Option<Bytes>) -> Secret {
 }
 
 /// A certificate that stands as issuer behind others, in memory of its own at every call.
-pub fn issuer() -> Bytes {
+pub(crate) fn issuer() -> Bytes {
     let secret = secret("<certificate issuer.example>", "<key issuer.example>", None);
     Bytes::copy_from_slice(&secret.tls.unwrap().chain[0])
 }

@@ -9,14 +9,14 @@ use myriad_translate::{ClaimsChange, LateClaims};
 use super::text;
 
 /// How many ConfigMaps there are. The roles of the chart name each of them.
-pub const SHARDS: usize = 8;
+pub(super) const SHARDS: usize = 8;
 
 /// The most bytes of one: the API server takes 1 MiB.
 const SHARD_BYTES_MAX: usize = 900 << 10;
 
 /// All claims that are to be kept.
 #[derive(Default)]
-pub struct Book {
+pub(super) struct Book {
     shards: [Shard; SHARDS],
 }
 
@@ -30,7 +30,7 @@ struct Shard {
 
 impl Book {
     /// Takes in what changed.
-    pub fn take(&mut self, change: ClaimsChange) {
+    pub(super) fn take(&mut self, change: ClaimsChange) {
         for claims in change.objects {
             let Some(shard) = self.shards.get_mut(shard_of(claims.key.namespace())) else {
                 continue;
@@ -50,21 +50,21 @@ impl Book {
     }
 
     /// A part is to be written again, though nothing changed.
-    pub fn touch(&mut self, shard: usize) {
+    pub(super) fn touch(&mut self, shard: usize) {
         if let Some(shard) = self.shards.get_mut(shard) {
             shard.is_dirty = true;
         }
     }
 
     /// Whether anything is to be written.
-    pub fn is_dirty(&self) -> bool {
+    pub(super) fn is_dirty(&self) -> bool {
         self.shards.iter().any(|shard| shard.is_dirty)
     }
 
     /// The text of a part that is to be written; none of one that is not. Where it is too long, the
     /// namespace that takes more than its share: of several the one that came last to a host, so
     /// that nobody loses what was noted before others filled the part.
-    pub fn text(&self, shard: usize) -> Option<Result<String, Arc<str>>> {
+    pub(super) fn text(&self, shard: usize) -> Option<Result<String, Arc<str>>> {
         let shard = self.shards.get(shard).filter(|shard| shard.is_dirty)?;
         let text = text::write(shard.objects.values(), &shard.beyond);
         if text.len() <= SHARD_BYTES_MAX {
@@ -88,7 +88,7 @@ impl Book {
     }
 
     /// A part says this text now; it may have changed since.
-    pub fn written(&mut self, shard: usize, text: &str) {
+    pub(super) fn written(&mut self, shard: usize, text: &str) {
         let newest = self.text(shard);
         if let Some(shard) = self.shards.get_mut(shard) {
             shard.is_dirty = newest.is_some_and(|newest| newest.as_deref() != Ok(text));

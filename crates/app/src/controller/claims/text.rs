@@ -22,7 +22,7 @@ const KINDS: [ObjectKind; 3] = [
 ];
 
 /// The text of claims.
-pub fn write<'a>(
+pub(super) fn write<'a>(
     objects: impl Iterator<Item = &'a LateClaims>,
     beyond: &BTreeSet<Arc<str>>,
 ) -> String {
@@ -31,7 +31,7 @@ pub fn write<'a>(
 }
 
 /// The line of an object.
-pub fn line(claims: &LateClaims) -> String {
+pub(super) fn line(claims: &LateClaims) -> String {
     let LateClaims {
         key,
         created,
@@ -47,7 +47,7 @@ pub fn line(claims: &LateClaims) -> String {
 }
 
 /// Reads a text, and counts the lines in it that are none of these.
-pub fn read(text: &str) -> (ClaimsChange, usize) {
+pub(super) fn read(text: &str) -> (ClaimsChange, usize) {
     let mut claims = ClaimsChange::default();
     let mut unread = 0;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -27,7 +27,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 const LOOK_INTERVAL: Duration = Duration::from_micros(500);
 
 /// The parts that a burst needs.
-pub struct Run<'a> {
+pub(super) struct Run<'a> {
     pub api: Api,
     pub tenant: &'a Tenant,
     pub generator: &'a Generator,
@@ -36,7 +36,7 @@ pub struct Run<'a> {
 
 /// How a burst comes through.
 #[derive(Debug, Serialize)]
-pub struct Burst {
+pub(super) struct Burst {
     /// Ingresses.
     ingresses: u64,
     /// The time from the first POST to the answer of the last.
@@ -54,7 +54,7 @@ struct Posted {
 
 impl Run<'_> {
     /// Creates what Ingresses need, posts them, waits until all are live, and deletes everything.
-    pub fn run(&self, runtime: &Runtime) -> anyhow::Result<Burst> {
+    pub(super) fn run(&self, runtime: &Runtime) -> anyhow::Result<Burst> {
         let domains = (0..self.count).map(|turn| self.generator.domain(NUMBER_MIN + 2 * turn, 0));
         let domains: Arc<[Domain]> = domains.collect::<anyhow::Result<Vec<_>>>()?.into();
         let needs = domains.iter().flat_map(|domain| {

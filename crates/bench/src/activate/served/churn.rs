@@ -21,7 +21,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The parts that a churn needs.
-pub struct Run<'a> {
+pub(super) struct Run<'a> {
     pub api: Api,
     pub tenant: &'a Tenant,
     pub generator: &'a Generator,
@@ -34,7 +34,7 @@ pub struct Run<'a> {
 
 /// The cost of a churn.
 #[derive(Debug, Serialize)]
-pub struct Churn {
+pub(super) struct Churn {
     /// Endpoints that were changed.
     changes: u64,
     /// The rate at which the API server took them.
@@ -51,7 +51,7 @@ pub struct Churn {
 
 impl Run<'_> {
     /// Changes endpoints at the rate, each one back in the end, and waits for the last to arrive.
-    pub async fn run(&self) -> anyhow::Result<Churn> {
+    pub(super) async fn run(&self) -> anyhow::Result<Churn> {
         let (touched, rounds) = plan(self.domains, u64::from(self.per_second) * self.seconds);
         let changes = touched * rounds;
         let seen_before = self.observer.seen();
@@ -111,7 +111,7 @@ impl Run<'_> {
 
 impl Churn {
     /// Takes over what was counted meanwhile.
-    pub fn count(&mut self, before: &Counts, after: &Counts) {
+    pub(super) fn count(&mut self, before: &Counts, after: &Counts) {
         let counts = after.since(before);
         self.units_translated = counts.units_translated;
         let bytes = counts.bytes_received as f64 / self.changes.max(1) as f64;

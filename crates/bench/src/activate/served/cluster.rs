@@ -27,7 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 type LastEvent = Arc<Mutex<Option<(String, Instant)>>>;
 
 /// A controller, a proxy, and an observer beside it.
-pub struct InCluster<'a> {
+pub(super) struct InCluster<'a> {
     ground: &'a mut Ground,
     generator: &'a Generator,
     args: ActivateArgs,
@@ -74,7 +74,7 @@ struct Begin {
 
 /// The figures that a cluster adds to the report.
 #[derive(Serialize)]
-pub struct ClusterFigures {
+pub(crate) struct ClusterFigures {
     /// Seconds that the objects took to be written which an earlier run had not.
     fill_s: f64,
     /// The time from the start of the process until it is ready.
@@ -105,7 +105,7 @@ struct StageFigures {
 
 impl<'a> InCluster<'a> {
     /// Fills the cluster, and starts what serves it; the time is that of the proxy.
-    pub fn start(
+    pub(super) fn start(
         args: &ActivateArgs,
         ground: &'a mut Ground,
         generator: &'a Generator,

@@ -12,7 +12,7 @@ use crate::child::{Counts, Running};
 use crate::domains::{self, Domain, Generator, SHARED_SECRET};
 
 /// A child that serves a folder.
-pub struct Directory<'a> {
+pub(super) struct Directory<'a> {
     child: Running,
     folder: Folder,
     generator: &'a Generator,
@@ -36,7 +36,7 @@ struct Replacement {
 
 impl<'a> Directory<'a> {
     /// Fills a folder with so many domains, and starts a child that serves it.
-    pub fn fill(
+    pub(super) fn fill(
         args: &ActivateArgs,
         generator: &'a Generator,
         count: u64,
@@ -54,7 +54,7 @@ impl<'a> Directory<'a> {
     }
 
     /// Waits until it serves, and says where.
-    pub fn wait_ready(&mut self) -> anyhow::Result<std::net::SocketAddr> {
+    pub(super) fn wait_ready(&mut self) -> anyhow::Result<std::net::SocketAddr> {
         Ok(self.child.wait_ready()?.https)
     }
 }

@@ -11,14 +11,14 @@ use crate::domains::{Domain, Generator};
 use crate::record::Record;
 
 /// A child that is fed.
-pub struct Inbox {
+pub(super) struct Inbox {
     child: Running,
     next: Option<Record>,
 }
 
 impl Inbox {
     /// Starts a child, and gives it so many domains.
-    pub fn fill(
+    pub(super) fn fill(
         workers: usize,
         generator: &Generator,
         count: u64,
@@ -42,7 +42,7 @@ impl Inbox {
     }
 
     /// Waits until it serves, and says where.
-    pub fn wait_ready(&mut self) -> anyhow::Result<std::net::SocketAddr> {
+    pub(super) fn wait_ready(&mut self) -> anyhow::Result<std::net::SocketAddr> {
         Ok(self.child.wait_ready()?.https)
     }
 }

@@ -18,10 +18,10 @@ const ACCOUNT: &str = "app";
 const TOKEN_SECONDS: u64 = 24 * 3_600;
 
 /// The first port that is added to a Service; its number tells which change it was.
-pub const FIRST_PORT: u32 = 20_000;
+pub(super) const FIRST_PORT: u32 = 20_000;
 
 /// The first byte of addresses whose others tell which change it was.
-pub const TELLING: u8 = 11;
+pub(super) const TELLING: u8 = 11;
 
 /// How long a definition may take until it is served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,7 +30,7 @@ const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The objects that exist.
-pub struct Setup {
+pub(super) struct Setup {
     prefix: String,
     namespaces: usize,
     /// How many each namespace has.
@@ -40,7 +40,7 @@ pub struct Setup {
 
 /// A Pod, of which there is a name alone.
 #[derive(Clone)]
-pub struct Pod {
+pub(super) struct Pod {
     /// The number of its namespace.
     pub namespace: usize,
     /// Its name.
@@ -54,7 +54,11 @@ impl Setup {
     ///
     /// # Errors
     /// The API server refuses.
-    pub fn prepare(mesh: &Mesh, services: usize, namespaces: usize) -> anyhow::Result<Setup> {
+    pub(super) fn prepare(
+        mesh: &Mesh,
+        services: usize,
+        namespaces: usize,
+    ) -> anyhow::Result<Setup> {
         define(mesh)?;
         let setup = Setup {
             prefix: mesh.namespace.clone(),
@@ -80,7 +84,7 @@ impl Setup {
     ///
     /// # Errors
     /// The API server refuses.
-    pub fn add_pods(&mut self, mesh: &Mesh, count: usize) -> anyhow::Result<()> {
+    pub(super) fn add_pods(&mut self, mesh: &Mesh, count: usize) -> anyhow::Result<()> {
         let pods = std::sync::Mutex::new(Vec::new());
         let create = |api: Api, number: usize| {
             let (namespace, pod) = (number % self.namespaces, self.pod_object(number));
@@ -123,13 +127,13 @@ impl Setup {
     ///
     /// # Errors
     /// There is none of this number.
-    pub fn pod(&self, number: usize) -> anyhow::Result<Pod> {
+    pub(super) fn pod(&self, number: usize) -> anyhow::Result<Pod> {
         let pod = self.pods.get(number);
         Ok(pod.context("there are so many Pods")?.clone())
     }
 
     /// A change of a Service, or of its endpoints, and the number of its namespace.
-    pub fn change(&self, turn: u32, what: Told) -> (usize, Write) {
+    pub(super) fn change(&self, turn: u32, what: Told) -> (usize, Write) {
         let at = turn as usize;
         let namespace = at % self.namespaces;
         let service = at / self.namespaces % self.services_of_each;
@@ -152,7 +156,7 @@ impl Setup {
     ///
     /// # Errors
     /// The API server refuses.
-    pub fn leave(&self, mesh: &Mesh) -> anyhow::Result<()> {
+    pub(super) fn leave(&self, mesh: &Mesh) -> anyhow::Result<()> {
         let mut names: Vec<String> = (0..self.namespaces).map(|it| self.name(it)).collect();
         names.push(mesh.namespace.clone());
         let delete = |api: Api, name: String| async move {
@@ -256,7 +260,7 @@ impl Setup {
 ///
 /// # Errors
 /// The API server refuses.
-pub fn roots(mesh: &Mesh) -> anyhow::Result<String> {
+pub(super) fn roots(mesh: &Mesh) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{}/configmaps/myriad-ca", mesh.namespace);
     let map = mesh.call(Method::GET, &path, None)?;
     let text = map.pointer("/data/ca.crt").and_then(Value::as_str);

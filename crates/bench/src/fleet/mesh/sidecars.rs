@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub(super) enum Told {
     /// An endpoint of a Service.
     Endpoint,
     /// A port of a Service.
@@ -26,7 +26,7 @@ pub enum Told {
 }
 
 /// Sidecars.
-pub struct Sidecars {
+pub(super) struct Sidecars {
     way: Way,
     services: usize,
     board: Arc<Board>,
@@ -64,7 +64,7 @@ impl Sidecars {
     ///
     /// # Errors
     /// The errors of the system.
-    pub fn new(way: Way, services: usize, threads: usize) -> anyhow::Result<Sidecars> {
+    pub(super) fn new(way: Way, services: usize, threads: usize) -> anyhow::Result<Sidecars> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .enable_all()
@@ -80,7 +80,7 @@ impl Sidecars {
     }
 
     /// Starts that of a Pod.
-    pub fn start(&mut self, pod: Pod) {
+    pub(super) fn start(&mut self, pod: Pod) {
         let received = Received::default();
         let way = self.way.with_token(&pod.token);
         let settings = way.settings(pod.name, received.clone());
@@ -108,7 +108,7 @@ impl Sidecars {
     ///
     /// # Errors
     /// They do not get there in time.
-    pub fn wait_complete(&self) -> anyhow::Result<Instant> {
+    pub(super) fn wait_complete(&self) -> anyhow::Result<Instant> {
         self.board.wait("hold everything", |states| {
             let mut last = Instant::now();
             for (at, state) in states.iter().enumerate() {
@@ -127,7 +127,12 @@ impl Sidecars {
     ///
     /// # Errors
     /// They do not get there in time.
-    pub fn wait_told(&self, namespace: usize, what: Told, turn: u32) -> anyhow::Result<Instant> {
+    pub(super) fn wait_told(
+        &self,
+        namespace: usize,
+        what: Told,
+        turn: u32,
+    ) -> anyhow::Result<Instant> {
         self.board.wait("were told a change", |states| {
             let own = states.iter().filter(|state| state.namespace == namespace);
             let told = own.map(|state| match what {
@@ -142,12 +147,12 @@ impl Sidecars {
     }
 
     /// Bytes that arrived so far, at each.
-    pub fn bytes(&self) -> Vec<u64> {
+    pub(super) fn bytes(&self) -> Vec<u64> {
         self.received.iter().map(Received::bytes).collect()
     }
 
     /// Ends all.
-    pub fn stop(self) {
+    pub(super) fn stop(self) {
         self.drain.start();
         self.runtime.block_on(self.drain.finished());
     }

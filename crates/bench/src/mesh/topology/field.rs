@@ -6,7 +6,7 @@ use anyhow::bail;
 use serde_json::Value;
 
 /// The longest body.
-pub const BODY_BYTES_MAX: usize = 4 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const TIMES: [(&str, f64); 6] = [
 ];
 
 /// A size such as `1KiB`, `128B` or a number of bytes.
-pub fn bytes(
+pub(super) fn bytes(
     who: &str,
     field: &str,
     value: Option<Value>,
@@ -57,7 +57,12 @@ pub fn bytes(
 }
 
 /// A share such as `10%` or 0.1.
-pub fn share(who: &str, field: &str, value: Option<Value>, default: f64) -> anyhow::Result<f64> {
+pub(super) fn share(
+    who: &str,
+    field: &str,
+    value: Option<Value>,
+    default: f64,
+) -> anyhow::Result<f64> {
     let Some(value) = value else {
         return Ok(default);
     };
@@ -73,7 +78,7 @@ pub fn share(who: &str, field: &str, value: Option<Value>, default: f64) -> anyh
 }
 
 /// A time such as `10ms`.
-pub fn duration(who: &str, field: &str, value: &Value) -> anyhow::Result<Duration> {
+pub(super) fn duration(who: &str, field: &str, value: &Value) -> anyhow::Result<Duration> {
     let read = value.as_str().and_then(|text| with_unit(text, &TIMES));
     let read = read.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match read {

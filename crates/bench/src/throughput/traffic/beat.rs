@@ -13,7 +13,7 @@ use rustix::time::{
 use crate::load::Schedule;
 
 /// A schedule that has begun.
-pub struct Beat {
+pub(super) struct Beat {
     timer: OwnedFd,
     start: Instant,
     due: Peekable<Box<dyn Iterator<Item = (Duration, usize)>>>,
@@ -21,7 +21,7 @@ pub struct Beat {
 
 impl Beat {
     /// Begins now.
-    pub fn begin(schedule: Schedule) -> io::Result<Beat> {
+    pub(super) fn begin(schedule: Schedule) -> io::Result<Beat> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let due: Box<dyn Iterator<Item = _>> = Box::new(schedule.due());
         Ok(Beat {
@@ -32,7 +32,7 @@ impl Beat {
     }
 
     /// The next request that is due, and on which connection.
-    pub fn next(&mut self) -> Option<(Instant, usize)> {
+    pub(super) fn next(&mut self) -> Option<(Instant, usize)> {
         let (after, connection) = *self.due.peek()?;
         let due = self.start + after;
         if due > Instant::now() {
@@ -43,7 +43,7 @@ impl Beat {
     }
 
     /// Lets the timer tell of the one after.
-    pub fn arm(&mut self) -> io::Result<()> {
+    pub(super) fn arm(&mut self) -> io::Result<()> {
         let Some((after, _)) = self.due.peek() else {
             return Ok(());
         };

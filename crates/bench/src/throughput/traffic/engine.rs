@@ -76,7 +76,7 @@ struct Seat {
 }
 
 /// Asks until it shall end; the latencies that were measured.
-pub fn run(plan: Plan, counts: Arc<Counts>) -> anyhow::Result<Histogram<u64>> {
+pub(super) fn run(plan: Plan, counts: Arc<Counts>) -> anyhow::Result<Histogram<u64>> {
     let thread = rustix::thread::gettid().as_raw_pid();
     counts.thread.store(thread, Ordering::Relaxed);
     let names = (plan.life == Life::Resumed).then_some(plan.connections);

@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ConnectionCommon};
 
 /// A connection.
-pub struct Link {
+pub(super) struct Link {
     socket: TcpStream,
     session: Option<Box<ClientConnection>>,
     /// The bytes that wait to be sent, of a link without TLS.
@@ -19,13 +19,13 @@ pub struct Link {
 }
 
 /// A connection that says nothing.
-pub struct Silent {
+pub(crate) struct Silent {
     _socket: TcpStream,
 }
 
 impl Silent {
     /// Begins to connect.
-    pub fn begin(address: SocketAddr) -> io::Result<Silent> {
+    pub(crate) fn begin(address: SocketAddr) -> io::Result<Silent> {
         let _socket = begin(address)?;
         Ok(Silent { _socket })
     }
@@ -47,7 +47,7 @@ fn begin(address: SocketAddr) -> io::Result<TcpStream> {
 
 impl Link {
     /// Begins to connect; the session is one with that name.
-    pub fn begin(
+    pub(super) fn begin(
         address: SocketAddr,
         session: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     ) -> io::Result<Link> {
@@ -63,7 +63,7 @@ impl Link {
     }
 
     /// Goes on with connecting; whether that is done.
-    pub fn open(&mut self) -> io::Result<bool> {
+    pub(super) fn open(&mut self) -> io::Result<bool> {
         if let Some(error) = self.socket.take_error()? {
             return Err(error);
         }
@@ -83,12 +83,12 @@ impl Link {
     }
 
     /// Its session, where it has one.
-    pub fn session(&self) -> Option<&ClientConnection> {
+    pub(super) fn session(&self) -> Option<&ClientConnection> {
         self.session.as_deref()
     }
 
     /// Adds to what is sent next.
-    pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.session {
             Some(session) => session.writer().write_all(bytes),
             None => {
@@ -99,13 +99,13 @@ impl Link {
     }
 
     /// Sends as much as the socket takes.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         let session = self.session.as_deref_mut().map(|session| &mut **session);
         flush(&self.socket, session, &mut self.unsent)
     }
 
     /// Reads what has come; nothing is the end.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let Some(session) = &mut self.session else {
                 return (&self.socket).read(buffer);
@@ -122,7 +122,7 @@ impl Link {
     }
 
     /// Says that it ends.
-    pub fn close(mut self) {
+    pub(super) fn close(mut self) {
         if let Some(session) = &mut self.session {
             session.send_close_notify();
         }
@@ -149,7 +149,7 @@ impl AsFd for Link {
 }
 
 /// Sends as much as a socket takes: what waits in its session, or else what is unsent.
-pub fn flush<Data>(
+pub(crate) fn flush<Data>(
     mut socket: &TcpStream,
     session: Option<&mut ConnectionCommon<Data>>,
     unsent: &mut Vec<u8>,

@@ -41,7 +41,7 @@ const PRIORITY: u8 = 0x20;
 const STATUS_200: u8 = 0x88;
 
 /// HTTP/2 on a connection.
-pub struct Streams {
+pub(crate) struct Streams {
     max: usize,
     next: u32,
     open: Vec<Stream>,
@@ -69,7 +69,7 @@ struct Frame<'a> {
 }
 
 /// A request as a frame, whose stream is yet to be written.
-pub fn frame(host: &str, path: &str) -> Vec<u8> {
+pub(crate) fn frame(host: &str, path: &str) -> Vec<u8> {
     // `:method: GET` and `:scheme: https`; then names by their number in the static table, with
     // values as they are, which no table keeps.
     let mut block = vec![0x82, 0x87];
@@ -98,7 +98,7 @@ fn head(bytes: usize, kind: u8, flags: u8, stream: u32) -> [u8; HEAD_BYTES] {
 
 impl Streams {
     /// A connection of so many streams at a time.
-    pub fn new(max: usize) -> Streams {
+    pub(crate) fn new(max: usize) -> Streams {
         Streams {
             max,
             next: 1,
@@ -110,17 +110,17 @@ impl Streams {
     }
 
     /// Whether another request may be sent.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.open.len() < self.max
     }
 
     /// How many requests are under way.
-    pub fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.open.len()
     }
 
     /// Adds a request to what is sent next.
-    pub fn ask(&mut self, request: &[u8], due: Instant) {
+    pub(crate) fn ask(&mut self, request: &[u8], due: Instant) {
         let begin = self.out.len();
         self.out.extend_from_slice(request);
         self.out[begin + 5..begin + HEAD_BYTES].copy_from_slice(&self.next.to_be_bytes());
@@ -134,12 +134,16 @@ impl Streams {
     }
 
     /// The bytes to be sent, which are sent then.
-    pub fn out(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
     /// Takes what has come, and says of each answer that is whole when its request was due.
-    pub fn take(&mut self, bytes: &[u8], answered: &mut dyn FnMut(Instant)) -> Result<(), Failure> {
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        answered: &mut dyn FnMut(Instant),
+    ) -> Result<(), Failure> {
         let mut joined = std::mem::take(&mut self.begun);
         let mut rest = bytes;
         if !joined.is_empty() {

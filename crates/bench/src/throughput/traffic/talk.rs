@@ -8,10 +8,10 @@ use crate::backend::{BODY_BYTES, FILLING};
 use crate::load::{Failure, Trouble, is_complete};
 
 /// The body of every answer.
-pub const BODY: [u8; BODY_BYTES] = [FILLING; BODY_BYTES];
+pub(super) const BODY: [u8; BODY_BYTES] = [FILLING; BODY_BYTES];
 
 /// HTTP on a connection.
-pub enum Talk {
+pub(super) enum Talk {
     /// HTTP/1.1.
     One(One),
     /// HTTP/2.
@@ -20,7 +20,7 @@ pub enum Talk {
 
 /// HTTP/1.1 on a connection.
 #[derive(Default)]
-pub struct One {
+pub(super) struct One {
     /// When the request that is under way was due.
     due: Option<Instant>,
     /// The part of its answer that has come.
@@ -29,7 +29,7 @@ pub struct One {
 
 impl Talk {
     /// HTTP/2 of so many streams at a time, or else HTTP/1.1.
-    pub fn new(streams: Option<usize>) -> Talk {
+    pub(super) fn new(streams: Option<usize>) -> Talk {
         match streams {
             Some(max) => Talk::Many(Streams::new(max)),
             None => Talk::One(One::default()),
@@ -37,7 +37,7 @@ impl Talk {
     }
 
     /// Whether another request may be sent.
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         match self {
             Talk::One(one) => one.due.is_none(),
             Talk::Many(many) => many.has_room(),
@@ -45,7 +45,7 @@ impl Talk {
     }
 
     /// How many requests are under way.
-    pub fn under_way(&self) -> usize {
+    pub(super) fn under_way(&self) -> usize {
         match self {
             Talk::One(one) => usize::from(one.due.is_some()),
             Talk::Many(many) => many.under_way(),
@@ -53,7 +53,12 @@ impl Talk {
     }
 
     /// Begins a request, which is sent by [`Talk::send`].
-    pub fn ask(&mut self, link: &mut Link, request: &[u8], due: Instant) -> Result<(), Failure> {
+    pub(super) fn ask(
+        &mut self,
+        link: &mut Link,
+        request: &[u8],
+        due: Instant,
+    ) -> Result<(), Failure> {
         match self {
             Talk::One(one) => {
                 one.due = Some(due);
@@ -67,7 +72,7 @@ impl Talk {
     }
 
     /// Sends what waits.
-    pub fn send(&mut self, link: &mut Link) -> Result<(), Failure> {
+    pub(super) fn send(&mut self, link: &mut Link) -> Result<(), Failure> {
         if let Talk::Many(many) = self {
             let out = many.out();
             if !out.is_empty() {
@@ -79,7 +84,11 @@ impl Talk {
     }
 
     /// Takes what has come, and says of each answer that is whole when its request was due.
-    pub fn take(&mut self, bytes: &[u8], answered: &mut dyn FnMut(Instant)) -> Result<(), Failure> {
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        answered: &mut dyn FnMut(Instant),
+    ) -> Result<(), Failure> {
         match self {
             Talk::One(one) => one.take(bytes, answered),
             Talk::Many(many) => many.take(bytes, answered),
@@ -110,6 +119,6 @@ impl One {
 }
 
 /// A connection that broke within a request.
-pub fn breaking(error: std::io::Error) -> Failure {
+pub(super) fn breaking(error: std::io::Error) -> Failure {
     (Trouble::Connection, error.to_string())
 }

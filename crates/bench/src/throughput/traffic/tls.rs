@@ -15,7 +15,7 @@ use rustls::{
 };
 
 /// The certificate that each name must show, in DER.
-pub type Leaves = HashMap<String, Vec<u8>>;
+pub(crate) type Leaves = HashMap<String, Vec<u8>>;
 
 /// Holds certificates against those that were made. The signature of a handshake is taken as it
 /// is: checking it would cost the generator as much as making it costs the proxy.
@@ -29,7 +29,7 @@ struct Known {
 ///
 /// # Errors
 /// The TLS library refuses.
-pub fn config(
+pub(super) fn config(
     leaves: Arc<Leaves>,
     resumes: Option<usize>,
     protocol: &[u8],
@@ -57,12 +57,16 @@ pub fn config(
 ///
 /// # Errors
 /// The text is no name of a server.
-pub fn name(host: &str) -> anyhow::Result<ServerName<'static>> {
+pub(super) fn name(host: &str) -> anyhow::Result<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).context("a name")
 }
 
 /// Whether a session is what was wanted, without a retry for another group.
-pub fn check(session: &ClientConnection, is_resumed: bool, protocol: &[u8]) -> Result<(), String> {
+pub(super) fn check(
+    session: &ClientConnection,
+    is_resumed: bool,
+    protocol: &[u8],
+) -> Result<(), String> {
     let suite = session.negotiated_cipher_suite().map(|it| it.suite());
     if suite != Some(CipherSuite::TLS13_AES_128_GCM_SHA256) {
         return Err(format!("the cipher is {suite:?}"));

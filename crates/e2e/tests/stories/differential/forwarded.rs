@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A request that has a server, as the gateway tells of it.
 #[derive(Debug)]
-pub struct Forwarded {
+pub(super) struct Forwarded {
     /// The method and the target.
     pub head: String,
     /// The bytes of the body that were handed on.
@@ -20,7 +20,7 @@ pub struct Forwarded {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(super) enum End {
     /// The server answered 200, which it does once it has seen all of the request.
     Answered,
     /// The server answered something else, which only its parser does.
@@ -35,7 +35,7 @@ pub enum End {
 /// All that the access log tells of requests that have a server, by the server's address. There
 /// is one line for each, however often it was tried: it is tried again only where the server had
 /// ended an idle connection, and so has not seen it.
-pub fn read(log: &Path) -> BTreeMap<String, Vec<Forwarded>> {
+pub(super) fn read(log: &Path) -> BTreeMap<String, Vec<Forwarded>> {
     let mut all: BTreeMap<String, Vec<Forwarded>> = BTreeMap::new();
     // By lines, because of a hundred thousand requests to five servers it is long.
     let file = File::open(log).expect("the access log");

@@ -1,7 +1,7 @@
 //! Requests made by a grammar of what parsers of HTTP/1 disagree about.
 
 /// Numbers that follow from a seed (SplitMix64).
-pub struct Dice(pub u64);
+pub(super) struct Dice(pub u64);
 
 impl Dice {
     fn roll(&mut self) -> u64 {
@@ -11,7 +11,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    pub fn below(&mut self, count: usize) -> usize {
+    pub(super) fn below(&mut self, count: usize) -> usize {
         (self.roll() % count as u64) as usize
     }
 
@@ -20,7 +20,7 @@ impl Dice {
     }
 
     /// The plain form in most cases, so that what is odd about a request is mostly one thing.
-    pub fn mostly<'a>(&mut self, plain: &'a str, odd: &[&'a str]) -> &'a str {
+    pub(super) fn mostly<'a>(&mut self, plain: &'a str, odd: &[&'a str]) -> &'a str {
         match self.below(8) {
             0 => self.pick(odd),
             _ => plain,
@@ -29,7 +29,7 @@ impl Dice {
 }
 
 /// Stands for the host in what is made; as long as the hosts are.
-pub const HOST: &str = "HOST.alt";
+pub(super) const HOST: &str = "HOST.alt";
 
 /// Odd forms of the field that names the host.
 const HOSTS: [&str; 16] = [
@@ -105,7 +105,7 @@ const ODD_FIELDS: [&str; 49] = [
 ];
 
 /// Bytes of a connection: one to three requests, and a last one that ends it.
-pub fn connection(dice: &mut Dice, number: usize) -> String {
+pub(super) fn connection(dice: &mut Dice, number: usize) -> String {
     let mut text = String::new();
     for place in 0..=dice.below(3) {
         text += &request(dice, &format!("/c{number}-{place}"), number);
@@ -114,7 +114,7 @@ pub fn connection(dice: &mut Dice, number: usize) -> String {
 }
 
 /// The request that ends a connection.
-pub fn last(number: usize) -> String {
+pub(super) fn last(number: usize) -> String {
     format!("GET /c{number}-last HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n")
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::forwarded::{End, Forwarded};
 
 /// A server; it ends when dropped.
-pub struct Origin {
+pub(super) struct Origin {
     /// Its host, as long as [`super::grammar::HOST`].
     pub host: &'static str,
     /// The address that it listens on.
@@ -25,7 +25,7 @@ pub struct Origin {
 
 /// A request that a server saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(super) struct Seen {
     /// The method and the target.
     pub head: String,
     /// The bytes of the body, where all of it was seen.
@@ -33,7 +33,7 @@ pub struct Seen {
 }
 
 /// The account of a server of all requests.
-pub struct Told {
+pub(super) struct Told {
     /// Requests whose head it saw.
     pub heads: Vec<Seen>,
     /// Requests of which it saw all. HAProxy also lists requests that broke off in their bodies.
@@ -52,7 +52,7 @@ impl Drop for Origin {
 
 impl Origin {
     /// The account so far.
-    pub fn told(&self) -> Told {
+    pub(super) fn told(&self) -> Told {
         let text = std::fs::read(&self.told).expect("a file");
         let text = String::from_utf8_lossy(&text);
         let mut told = Told {
@@ -87,7 +87,7 @@ impl Origin {
 
     /// The requests of which it saw all for sure. HAProxy tells of what broke off as of what did
     /// not, so that its word counts where it has answered.
-    pub fn sure(&self, wholes: Vec<Seen>, sent: &[Forwarded]) -> Vec<Seen> {
+    pub(super) fn sure(&self, wholes: Vec<Seen>, sent: &[Forwarded]) -> Vec<Seen> {
         if self.host != "hap.test" {
             return wholes;
         }
@@ -102,7 +102,7 @@ impl Origin {
     /// with bytes beyond ASCII, but there are clients that send them, and the gateway passes them
     /// on as they came, as nginx does. `PRI` is kept for the preface of HTTP/2 (RFC 9113, section
     /// 11.6).
-    pub fn refuses(&self, head: &str) -> bool {
+    pub(super) fn refuses(&self, head: &str) -> bool {
         const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "OPTIONS", "DELETE"];
         let (method, target) = head.split_once(' ').unwrap_or((head, ""));
         let is_usual = METHODS.contains(&method);
@@ -117,7 +117,7 @@ impl Origin {
 }
 
 /// Starts all of them.
-pub async fn start(folder: &Path) -> Vec<Origin> {
+pub(super) async fn start(folder: &Path) -> Vec<Origin> {
     let tools = repository("tools/origins");
     let go = folder.join("origin-go");
     let built = Command::new("go")

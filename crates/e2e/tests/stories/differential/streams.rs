@@ -5,7 +5,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::grammar::{Dice, HOST};
 
 /// The first bytes of every connection, and settings that say nothing.
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// Kinds of frames, and the flags that end a stream and a head.
 const DATA: u8 = 0;
@@ -19,7 +19,7 @@ const END_HEADERS: u8 = 4;
 const STREAMS: u32 = 3;
 
 /// Bytes of a connection with some streams.
-pub fn connection(dice: &mut Dice, number: usize) -> Vec<u8> {
+pub(super) fn connection(dice: &mut Dice, number: usize) -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     for place in 0..STREAMS {
         stream(dice, number, place, &mut bytes);
@@ -115,7 +115,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], bytes: &mut Vec<u8>) 
 }
 
 /// Reads until every stream was answered or refused, or the connection ends.
-pub async fn read(mut from: impl AsyncRead + Unpin) {
+pub(super) async fn read(mut from: impl AsyncRead + Unpin) {
     let mut left = STREAMS;
     let mut head = [0; 9];
     while left > 0 && from.read_exact(&mut head).await.is_ok() {

@@ -3,10 +3,10 @@
 use super::Pair;
 
 /// Addresses that clients come from; all of them are this machine's.
-pub const CLIENTS: [&str; 3] = ["127.0.0.1", "127.0.0.2", "127.0.1.1"];
+pub(super) const CLIENTS: [&str; 3] = ["127.0.0.1", "127.0.0.2", "127.0.1.1"];
 
 /// The pairs.
-pub fn pairs() -> Vec<Pair> {
+pub(super) fn pairs() -> Vec<Pair> {
     let fields = [("X-Frame-Options", "DENY"), ("X-Two", "a, b; c=\"d\"")];
     vec![
         pair("plain.test", &[], ""),

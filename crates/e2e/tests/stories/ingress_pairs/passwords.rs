@@ -31,7 +31,7 @@ const USERS: [(&str, &str); 9] = [
 ];
 
 /// The pairs, all of which have the same users.
-pub fn pairs() -> Vec<Pair> {
+pub(super) fn pairs() -> Vec<Pair> {
     let lines: String = USERS
         .iter()
         .map(|(name, hash)| format!("{name}:{hash}\n"))

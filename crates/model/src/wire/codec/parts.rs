@@ -9,13 +9,13 @@ use super::super::raw::{Encoder, Raw};
 use super::{Codec, Forms, Item, Message};
 
 /// A message within a message, which has to be there.
-pub struct Part<M> {
+pub(crate) struct Part<M> {
     missing: &'static str,
     of: PhantomData<M>,
 }
 
 /// A message; `missing` is what lacks where there is none.
-pub fn part<M: Message>(missing: &'static str) -> Part<M> {
+pub(crate) fn part<M: Message>(missing: &'static str) -> Part<M> {
     let of = PhantomData;
     Part { missing, of }
 }
@@ -48,10 +48,10 @@ impl<M: Message> Item for Part<M> {
 }
 
 /// A message that is left out where it says nothing but the default.
-pub struct Defaulted<M>(PhantomData<M>);
+pub(crate) struct Defaulted<M>(PhantomData<M>);
 
 /// A message that is left out where it says nothing but the default.
-pub fn defaulted<M: Message>() -> Defaulted<M> {
+pub(crate) fn defaulted<M: Message>() -> Defaulted<M> {
     Defaulted(PhantomData)
 }
 
@@ -83,13 +83,13 @@ impl<M: Message<Value: Default + PartialEq>> Item for Defaulted<M> {
 }
 
 /// A value that may be absent, held in a box, or whatever `P` is.
-pub struct Optional<I, P> {
+pub(crate) struct Optional<I, P> {
     item: I,
     of: PhantomData<fn() -> P>,
 }
 
 /// A value that may be absent.
-pub fn optional<I: Item, P: Borrow<I::Value> + From<I::Out>>(item: I) -> Optional<I, P> {
+pub(crate) fn optional<I: Item, P: Borrow<I::Value> + From<I::Out>>(item: I) -> Optional<I, P> {
     let of = PhantomData;
     Optional { item, of }
 }
@@ -124,28 +124,28 @@ impl<I: Item, P: Borrow<I::Value> + From<I::Out>> Codec for Optional<I, P> {
 }
 
 /// A message that may be absent.
-pub fn some<M: Message>() -> Optional<Part<M>, M::Value> {
+pub(crate) fn some<M: Message>() -> Optional<Part<M>, M::Value> {
     optional(part(""))
 }
 
 /// A message that may be absent and is held in a box.
-pub fn boxed<M: Message>() -> Optional<Part<M>, Box<M::Value>> {
+pub(crate) fn boxed<M: Message>() -> Optional<Part<M>, Box<M::Value>> {
     optional(part(""))
 }
 
 /// A message in a list or in a form, where it is always there.
-pub fn each<M: Message>() -> Part<M> {
+pub(crate) fn each<M: Message>() -> Part<M> {
     part("")
 }
 
 /// A value that has to pass a test of its own.
-pub struct Checked<I, F> {
+pub(crate) struct Checked<I, F> {
     item: I,
     check: F,
 }
 
 /// A value that has to pass a test.
-pub fn checked<I: Item, F: Fn(&I::Out) -> Result<(), WireError>>(
+pub(crate) fn checked<I: Item, F: Fn(&I::Out) -> Result<(), WireError>>(
     item: I,
     check: F,
 ) -> Checked<I, F> {
@@ -180,13 +180,13 @@ impl<I: Item, F: Fn(&I::Out) -> Result<(), WireError>> Item for Checked<I, F> {
 }
 
 /// A value of one of several forms, which has to be there.
-pub struct OneOf<T> {
+pub(crate) struct OneOf<T> {
     missing: &'static str,
     of: PhantomData<T>,
 }
 
 /// A value of one of several forms; `missing` is what lacks where there is none.
-pub fn one_of<T: Forms>(missing: &'static str) -> OneOf<T> {
+pub(crate) fn one_of<T: Forms>(missing: &'static str) -> OneOf<T> {
     let of = PhantomData;
     OneOf { missing, of }
 }
@@ -222,10 +222,10 @@ impl<T: Forms> Codec for OneOf<T> {
 }
 
 /// A value of one of several forms that may be absent.
-pub struct SomeOf<T>(PhantomData<T>);
+pub(crate) struct SomeOf<T>(PhantomData<T>);
 
 /// A value of one of several forms that may be absent.
-pub fn some_of<T: Forms>() -> SomeOf<T> {
+pub(crate) fn some_of<T: Forms>() -> SomeOf<T> {
     SomeOf(PhantomData)
 }
 

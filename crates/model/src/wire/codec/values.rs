@@ -16,22 +16,22 @@ use super::{Codec, Formatted, Item, Number, bytes_as, formatted, number_as, text
 use crate::{Host, Name, Share, SourceRanges, is_lower_token};
 
 /// True or false.
-pub fn boolean() -> impl Item<Value = bool, Out = bool> {
+pub(crate) fn boolean() -> impl Item<Value = bool, Out = bool> {
     number_as("bool", |it: &bool| u64::from(*it), |it| Ok(it != 0))
 }
 
 /// A number of 32 bits, of which those beyond are cut off.
-pub fn uint32() -> impl Item<Value = u32, Out = u32> {
+pub(crate) fn uint32() -> impl Item<Value = u32, Out = u32> {
     number_as("uint32", |it: &u32| u64::from(*it), |it| Ok(it as u32))
 }
 
 /// A number of 64 bits.
-pub fn uint64() -> impl Item<Value = u64, Out = u64> {
+pub(crate) fn uint64() -> impl Item<Value = u64, Out = u64> {
     number_as("uint64", |it: &u64| *it, Ok)
 }
 
 /// A number up to a bound.
-pub fn at_most<T>(most: T, what: &'static str) -> impl Item<Value = T, Out = T>
+pub(crate) fn at_most<T>(most: T, what: &'static str) -> impl Item<Value = T, Out = T>
 where
     T: Copy + PartialOrd + Into<u64> + TryFrom<u32>,
 {
@@ -47,7 +47,7 @@ where
 }
 
 /// A port, which is not 0.
-pub fn port_number() -> impl Item<Value = u16, Out = u16> {
+pub(crate) fn port_number() -> impl Item<Value = u16, Out = u16> {
     number_as(
         "uint32",
         |it: &u16| u64::from(*it),
@@ -59,7 +59,7 @@ pub fn port_number() -> impl Item<Value = u16, Out = u16> {
 }
 
 /// A status of HTTP within these.
-pub fn http_status(
+pub(crate) fn http_status(
     range: RangeInclusive<u16>,
     what: &'static str,
 ) -> Number<u16, impl Fn(&u16) -> u64, impl Fn(u64) -> Result<u16, WireError>> {
@@ -75,14 +75,14 @@ pub fn http_status(
 }
 
 /// Whole milliseconds, at most 2^32 - 1 (49 days), which stands for no limit.
-pub fn milliseconds() -> impl Item<Value = Duration, Out = Duration> {
+pub(crate) fn milliseconds() -> impl Item<Value = Duration, Out = Duration> {
     number_as("uint32", whole_milliseconds, |it| {
         Ok(Duration::from_millis(it & u64::from(u32::MAX)))
     })
 }
 
 /// Milliseconds that are not 0.
-pub fn positive(what: &'static str) -> impl Item<Value = Duration, Out = Duration> {
+pub(crate) fn positive(what: &'static str) -> impl Item<Value = Duration, Out = Duration> {
     number_as("uint32", whole_milliseconds, move |it| match it as u32 {
         0 => Err(WireError::Invalid(what)),
         number => Ok(Duration::from_millis(number.into())),
@@ -96,7 +96,7 @@ fn whole_milliseconds(duration: &Duration) -> u64 {
 }
 
 /// A share, in millionths.
-pub fn millionths() -> impl Item<Value = Share, Out = Share> {
+pub(crate) fn millionths() -> impl Item<Value = Share, Out = Share> {
     number_as(
         "uint32",
         |it: &Share| it.ppm().into(),
@@ -105,7 +105,7 @@ pub fn millionths() -> impl Item<Value = Share, Out = Share> {
 }
 
 /// An enum whose variants have numbers. `choices!` implements it.
-pub trait Choice: Copy + 'static {
+pub(crate) trait Choice: Copy + 'static {
     /// All variants.
     const ALL: &'static [Self];
 
@@ -120,14 +120,14 @@ pub trait Choice: Copy + 'static {
 ///
 /// # Errors
 /// [`WireError::Invalid`] where no variant has it.
-pub fn find<T: Choice>(number: u64, what: &'static str) -> Result<T, WireError> {
+pub(crate) fn find<T: Choice>(number: u64, what: &'static str) -> Result<T, WireError> {
     let mut all = T::ALL.iter().copied();
     all.find(|it| it.number() == number as u32)
         .ok_or(WireError::Invalid(what))
 }
 
 /// One of the variants of an enum.
-pub fn choice<T: Choice>(what: &'static str) -> impl Item<Value = T, Out = T> {
+pub(crate) fn choice<T: Choice>(what: &'static str) -> impl Item<Value = T, Out = T> {
     Chosen {
         what,
         of: PhantomData,
@@ -135,7 +135,7 @@ pub fn choice<T: Choice>(what: &'static str) -> impl Item<Value = T, Out = T> {
 }
 
 /// A variant, or 0 for none.
-pub fn optional_choice<T: Choice>(
+pub(crate) fn optional_choice<T: Choice>(
     what: &'static str,
 ) -> impl Item<Value = Option<T>, Out = Option<T>> {
     number_as(
@@ -183,12 +183,12 @@ impl<T: Choice> Item for Chosen<T> {
 }
 
 /// Any text.
-pub fn string() -> impl Item<Value = str, Out = Box<str>> {
+pub(crate) fn string() -> impl Item<Value = str, Out = Box<str>> {
     text_as(|it: &str| it, |it| Ok(it.into()))
 }
 
 /// Text that is not empty.
-pub fn required_text(missing: &'static str) -> impl Item<Value = str, Out = Box<str>> {
+pub(crate) fn required_text(missing: &'static str) -> impl Item<Value = str, Out = Box<str>> {
     text_as(
         |it: &str| it,
         move |it| match it.is_empty() {
@@ -199,7 +199,7 @@ pub fn required_text(missing: &'static str) -> impl Item<Value = str, Out = Box<
 }
 
 /// Text that goes into a header or request line: no control character may split it.
-pub fn header_text(what: &'static str) -> impl Item<Value = str, Out = Box<str>> {
+pub(crate) fn header_text(what: &'static str) -> impl Item<Value = str, Out = Box<str>> {
     text_as(
         |it: &str| it,
         move |it| match has_control(it) {
@@ -210,12 +210,12 @@ pub fn header_text(what: &'static str) -> impl Item<Value = str, Out = Box<str>>
 }
 
 /// Whether a text has a control character, which might end a line.
-pub fn has_control(text: &str) -> bool {
+pub(crate) fn has_control(text: &str) -> bool {
     text.bytes().any(|byte| byte < b' ' || byte == 0x7f)
 }
 
 /// The name of a header field in lower case (RFC 9110, section 5.1).
-pub fn header_name(what: &'static str) -> impl Item<Value = str, Out = Box<str>> {
+pub(crate) fn header_name(what: &'static str) -> impl Item<Value = str, Out = Box<str>> {
     text_as(
         |it: &str| it,
         move |it| match is_lower_token(it) {
@@ -226,7 +226,7 @@ pub fn header_name(what: &'static str) -> impl Item<Value = str, Out = Box<str>>
 }
 
 /// The name of a resource, which is not empty.
-pub fn resource_name(what: &'static str) -> impl Item<Value = Name, Out = Name> {
+pub(crate) fn resource_name(what: &'static str) -> impl Item<Value = Name, Out = Name> {
     text_as(Name::as_str, move |it| match it.is_empty() {
         true => Err(WireError::Missing(what)),
         false => Ok(Name::from(it)),
@@ -234,7 +234,7 @@ pub fn resource_name(what: &'static str) -> impl Item<Value = Name, Out = Name> 
 }
 
 /// The name of a resource; `None` where it is empty.
-pub fn optional_name() -> impl Item<Value = Option<Name>, Out = Option<Name>> {
+pub(crate) fn optional_name() -> impl Item<Value = Option<Name>, Out = Option<Name>> {
     text_as(
         |it: &Option<Name>| it.as_ref().map_or("", Name::as_str),
         |it| Ok((!it.is_empty()).then(|| Name::from(it))),
@@ -242,22 +242,22 @@ pub fn optional_name() -> impl Item<Value = Option<Name>, Out = Option<Name>> {
 }
 
 /// A host pattern.
-pub fn host_pattern() -> impl Item<Value = Host, Out = Host> {
+pub(crate) fn host_pattern() -> impl Item<Value = Host, Out = Host> {
     text_as(Host::as_str, |it| {
         Host::parse(it).map_err(|_| WireError::Invalid("host"))
     })
 }
 
 /// A block of addresses in CIDR notation.
-pub fn network(what: &'static str) -> impl Item<Value = IpNet, Out = IpNet> {
+pub(crate) fn network(what: &'static str) -> impl Item<Value = IpNet, Out = IpNet> {
     formatted(what)
 }
 
 /// Ranges of addresses, each in CIDR notation.
-pub struct Ranges(Formatted<IpNet>);
+pub(crate) struct Ranges(Formatted<IpNet>);
 
 /// Any number of ranges of addresses; `what` one is called where it cannot be read.
-pub fn ranges(what: &'static str) -> Ranges {
+pub(crate) fn ranges(what: &'static str) -> Ranges {
     Ranges(formatted(what))
 }
 
@@ -288,7 +288,7 @@ impl Codec for Ranges {
 }
 
 /// Bytes, as a slice of what was received; `missing` is what lacks where there are none.
-pub fn data(missing: &'static str) -> impl Item<Value = Bytes, Out = Bytes> {
+pub(crate) fn data(missing: &'static str) -> impl Item<Value = Bytes, Out = Bytes> {
     bytes_as(move |raw| {
         let bytes = raw.shared()?;
         match bytes.is_empty() {
@@ -299,7 +299,7 @@ pub fn data(missing: &'static str) -> impl Item<Value = Bytes, Out = Bytes> {
 }
 
 /// An IP address of 4 or 16 bytes.
-pub fn ip() -> impl Item<Value = IpAddr, Out = IpAddr> {
+pub(crate) fn ip() -> impl Item<Value = IpAddr, Out = IpAddr> {
     Address
 }
 

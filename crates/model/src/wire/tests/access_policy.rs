@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// An access policy with every subject and every form.
-pub fn authorizing() -> AccessPolicy {
+pub(super) fn authorizing() -> AccessPolicy {
     use AccessSubject as Subject;
     let forms = [
         AccessMatcher::Exact("a".into()),
@@ -65,7 +65,7 @@ pub fn authorizing() -> AccessPolicy {
 }
 
 /// An access policy with every field of an issuer.
-pub fn authenticating() -> AccessPolicy {
+pub(super) fn authenticating() -> AccessPolicy {
     let inline = TokenIssuer {
         issuer: "https://issuer.example".into(),
         audiences: ["shop".into()].into(),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A policy with everything of a rate limit.
-pub fn limited(policy: Policy) -> Policy {
+pub(super) fn limited(policy: Policy) -> Policy {
     let limit = RateLimit {
         name: "VirtualService/ns/a".into(),
         requests: 100,
@@ -45,7 +45,7 @@ fn processor() -> Provider {
 }
 
 /// A provider over HTTP with everything set.
-pub fn over_http() -> Provider {
+pub(super) fn over_http() -> Provider {
     let check = HttpCheck {
         path_prefix: "/check".into(),
         request: [NameMatch::Exact("cookie".into())].into(),

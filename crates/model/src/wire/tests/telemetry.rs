@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Everything set.
-pub fn recorded() -> Telemetry {
+pub(super) fn recorded() -> Telemetry {
     let header = || Attribute::RequestHeader("x-a".into(), Some("x-b".into()));
     let part = FormatPart::Value {
         attribute: Attribute::RequestHeader("x-c".into(), None),

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// An upstream with every field set.
-pub fn third() -> Upstream {
+pub(super) fn third() -> Upstream {
     let name = |host: &str, weight, priority| DnsName {
         host: host.into(),
         port: 443,
@@ -42,7 +42,7 @@ pub fn third() -> Upstream {
 }
 
 /// The upstream by which a sidecar reaches the original destination of connections.
-pub fn mesh() -> Upstream {
+pub(super) fn mesh() -> Upstream {
     Upstream {
         tls: Some(Box::new(UpstreamTls {
             server_name: "outbound_.80_._.a.b.svc.cluster.local".into(),
@@ -57,7 +57,7 @@ pub fn mesh() -> Upstream {
 }
 
 /// Endpoints with every field set.
-pub fn third_endpoints() -> Endpoints {
+pub(super) fn third_endpoints() -> Endpoints {
     Endpoints::new(
         [Endpoint {
             weight: 2,
@@ -69,7 +69,7 @@ pub fn third_endpoints() -> Endpoints {
 }
 
 /// An endpoint that speaks mutual TLS of the mesh.
-pub fn mesh_endpoints() -> Endpoints {
+pub(super) fn mesh_endpoints() -> Endpoints {
     Endpoints::new(
         [Endpoint {
             mesh: true,

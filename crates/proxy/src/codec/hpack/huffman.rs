@@ -111,7 +111,7 @@ impl Code {
 }
 
 /// Adds what a string stands for.
-pub fn decode(string: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
+pub(super) fn decode(string: &[u8], out: &mut Vec<u8>) -> Result<(), Unreadable> {
     // Bits that were read and not used, the first of them highest.
     let (mut bits, mut count) = (0_u64, 0_u32);
     let mut bytes = string.iter();

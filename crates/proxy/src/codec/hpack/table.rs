@@ -13,7 +13,7 @@ pub const TABLE_BYTES_MAX: usize = 4_096;
 const STATIC_COUNT: usize = STATIC.len();
 
 /// The number of `set-cookie`.
-pub const SET_COOKIE: usize = 55;
+pub(super) const SET_COOKIE: usize = 55;
 
 /// Appendix A of RFC 7541; the first has the number 1.
 #[rustfmt::skip]
@@ -83,7 +83,7 @@ const STATIC: [(&str, &str); 61] = [
 
 /// The fields that a connection has sent lately, the newest first.
 #[derive(Debug)]
-pub struct HpackTable {
+pub(super) struct HpackTable {
     entries: VecDeque<Entry>,
     size: usize,
     max: usize,
@@ -108,7 +108,7 @@ impl Default for HpackTable {
 
 impl HpackTable {
     /// The field of a number.
-    pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+    pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let index = index.checked_sub(1)?;
         if let Some((name, value)) = STATIC.get(index) {
             return Some((name.as_bytes(), value.as_bytes()));
@@ -118,7 +118,7 @@ impl HpackTable {
     }
 
     /// Keeps a field, whose value is behind its name, and forgets the oldest for it.
-    pub fn insert(&mut self, bytes: &[u8], name_end: usize) {
+    pub(super) fn insert(&mut self, bytes: &[u8], name_end: usize) {
         let size = bytes.len() + FIELD_BYTES;
         self.shrink(self.max.saturating_sub(size));
         if size <= self.max {
@@ -129,7 +129,7 @@ impl HpackTable {
     }
 
     /// Keeps at most so much from here on.
-    pub fn set_max(&mut self, max: usize) {
+    pub(super) fn set_max(&mut self, max: usize) {
         self.max = max;
         self.shrink(max);
     }
@@ -145,7 +145,7 @@ impl HpackTable {
 
 /// The number of a name of responses that everybody knows, in any case; the least, where it has
 /// several.
-pub fn name_index(name: &str) -> Option<usize> {
+pub(super) fn name_index(name: &str) -> Option<usize> {
     // By length first: most names are told apart without being compared.
     let candidates: &[usize] = match name.len() {
         3 => &[21, 60],

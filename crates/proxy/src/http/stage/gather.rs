@@ -20,7 +20,7 @@ use crate::net::deadline::Deadline;
 
 /// The part of a request's body that providers are told.
 #[derive(Default)]
-pub struct Body {
+pub(super) struct Body {
     bytes: Option<Buffer>,
     is_complete: bool,
     patience: Patience,
@@ -30,7 +30,7 @@ pub struct Body {
 
 impl Body {
     /// A body of which this part was read already.
-    pub fn of(bytes: Buffer, is_complete: bool) -> Self {
+    pub(super) fn of(bytes: Buffer, is_complete: bool) -> Self {
         Body {
             bytes: Some(bytes),
             is_complete,
@@ -39,29 +39,29 @@ impl Body {
     }
 
     /// The same of a request that stands in this line while it waits for its client.
-    pub fn standing(mut self, standing: Standing) -> Self {
+    pub(super) fn standing(mut self, standing: Standing) -> Self {
         self.patience = Patience::of(standing);
         self
     }
 
     /// The same of a request for which so many bytes are held beside it.
-    pub fn beside(mut self, bytes: usize) -> Self {
+    pub(super) fn beside(mut self, bytes: usize) -> Self {
         self.beside = bytes;
         self
     }
 
     /// How many bytes of memory it takes.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.bytes.as_ref().map_or(0, Buffer::capacity)
     }
 
     /// The bytes that were read.
-    pub fn filled(&self) -> &[u8] {
+    pub(super) fn filled(&self) -> &[u8] {
         self.bytes.as_ref().map_or(&[], Buffer::filled)
     }
 
     /// Puts what was read in front of what the endpoint gets of the body.
-    pub fn give_back(&self, plan: &mut Forward) {
+    pub(super) fn give_back(&self, plan: &mut Forward) {
         let Some(bytes) = &self.bytes else {
             return;
         };
@@ -78,7 +78,7 @@ impl Body {
 ///
 /// # Errors
 /// A body that is too long, late or broken, or for which there is no room.
-pub async fn gather<P: Peer>(
+pub(super) async fn gather<P: Peer>(
     worker: &Worker,
     rule: CheckBody,
     expects_continue: bool,

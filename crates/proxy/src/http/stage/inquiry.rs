@@ -28,7 +28,7 @@ use crate::route::tables::upstream_hash;
 use crate::telemetry::count::Count;
 
 /// The changes to a request that a service lets pass.
-pub struct Granted {
+pub(super) struct Granted {
     changes: CheckChanges,
     /// Whether cookies reach the client whatever the status of the response is.
     always_sets_cookies: bool,

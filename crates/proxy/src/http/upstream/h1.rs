@@ -19,7 +19,7 @@ use crate::policy::retry::Event;
 use crate::upstream::h1_connection::H1Connection;
 
 /// One exchange over one connection.
-pub struct Relay<'a, 'l, P> {
+pub(super) struct Relay<'a, 'l, P> {
     around: Attempt<'a>,
     peer: &'l mut P,
     connection: &'l mut H1Connection,
@@ -44,7 +44,11 @@ enum Response {
 
 impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     /// An exchange over a connection.
-    pub fn new(around: Attempt<'a>, peer: &'l mut P, connection: &'l mut H1Connection) -> Self {
+    pub(super) fn new(
+        around: Attempt<'a>,
+        peer: &'l mut P,
+        connection: &'l mut H1Connection,
+    ) -> Self {
         Relay {
             around,
             peer,
@@ -60,12 +64,12 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     }
 
     /// The attempt that it was given.
-    pub fn into_around(self) -> Attempt<'a> {
+    pub(super) fn into_around(self) -> Attempt<'a> {
         self.around
     }
 
     /// The status of the response; 0 before it.
-    pub fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         self.status
     }
 
@@ -73,7 +77,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
     ///
     /// # Errors
     /// How it broke off.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
         let polled = self.poll_all(context);
         self.around
             .poll_end(context, polled, self.waits_for, self.status)

@@ -27,7 +27,7 @@ use crate::upstream::h2_connection::{H2Stream, WAITING_BYTES_MAX};
 mod request;
 
 /// One exchange over one stream.
-pub struct Exchange<'a, 'l, P> {
+pub(super) struct Exchange<'a, 'l, P> {
     around: Attempt<'a>,
     peer: &'l mut P,
     stream: &'l mut H2Stream,
@@ -60,7 +60,7 @@ enum Response {
 
 impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     /// An exchange over a stream of a connection.
-    pub fn new(around: Attempt<'a>, peer: &'l mut P, stream: &'l mut H2Stream) -> Self {
+    pub(super) fn new(around: Attempt<'a>, peer: &'l mut P, stream: &'l mut H2Stream) -> Self {
         Exchange {
             around,
             peer,
@@ -78,12 +78,12 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     }
 
     /// The attempt that it was given.
-    pub fn into_around(self) -> Attempt<'a> {
+    pub(super) fn into_around(self) -> Attempt<'a> {
         self.around
     }
 
     /// The status of the response; 0 before it.
-    pub fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         self.status
     }
 
@@ -91,7 +91,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     ///
     /// # Errors
     /// How it broke off.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ExchangeEnd, Broken>> {
         let polled = self.poll_all(context);
         self.around
             .poll_end(context, polled, self.waits_for, self.status)

@@ -38,7 +38,7 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(60);
 const MARK: &str = "-shadow";
 
 /// Starts the copies of a request that is complete. Called again, it does nothing.
-pub fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
+pub(super) fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
     if plan.is_copied.replace(true) {
         return;
     }

@@ -12,16 +12,16 @@ use crate::net::stream::Stream;
 
 /// The most bytes of a request, head included, that are kept once they have been sent, where the
 /// route repeats or copies requests. A longer request is neither repeated nor copied.
-pub const KEPT_BYTES_MAX: usize = 64 << 10;
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// The same towards endpoints of HTTP/2, which may go away before they look at a request, and
 /// say so: that a short one is there still loses none.
-pub const UNSEEN_BYTES_MAX: usize = 16 << 10;
+pub(super) const UNSEEN_BYTES_MAX: usize = 16 << 10;
 
 /// The longest head of a request, as HTTP/1 writes it, that is kept once it has been sent. A few
 /// bytes of HTTP/2 may stand for a head of [`crate::limits::Limits::head_bytes_max`], and each of
 /// very many requests may wait for as long as its client likes.
-pub const KEPT_HEAD_BYTES_MAX: usize = 8 << 10;
+pub(super) const KEPT_HEAD_BYTES_MAX: usize = 8 << 10;
 
 /// The most that is taken from a client while too much is held and its endpoint does not read.
 const LITTLE_BYTES: usize = 4 << 10;

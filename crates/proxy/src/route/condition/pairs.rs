@@ -21,7 +21,7 @@ struct Pairs {
 }
 
 /// The pairs of a request, in memory that the thread lends.
-pub struct Lent {
+pub(super) struct Lent {
     pairs: Pairs,
     home: &'static LocalKey<RefCell<Pairs>>,
 }
@@ -45,7 +45,7 @@ thread_local! {
 
 impl Lent {
     /// The parameters of a query, with their encoding undone.
-    pub fn of_query(query: &str, budget: &Budget) -> Self {
+    pub(super) fn of_query(query: &str, budget: &Budget) -> Self {
         let form = Form {
             separator: b'&',
             cut: |pair| Some(cut(pair).unwrap_or((pair, Default::default()))),
@@ -55,7 +55,10 @@ impl Lent {
     }
 
     /// The cookies of all fields that have any.
-    pub fn of_cookies<'a>(fields: impl Iterator<Item = &'a [u8]> + Clone, budget: &Budget) -> Self {
+    pub(super) fn of_cookies<'a>(
+        fields: impl Iterator<Item = &'a [u8]> + Clone,
+        budget: &Budget,
+    ) -> Self {
         let form = Form {
             separator: b';',
             cut: |pair| cut(pair.trim_ascii()),
@@ -65,7 +68,7 @@ impl Lent {
     }
 
     /// The value of the first pair of a name.
-    pub fn get(&self, name: &[u8], budget: &Budget) -> Option<&[u8]> {
+    pub(super) fn get(&self, name: &[u8], budget: &Budget) -> Option<&[u8]> {
         let (mut looked, mut start) = (0, 0);
         let found = self.pairs.ends.iter().find_map(|(middle, end)| {
             let range = (start, *middle as usize, *end as usize);

@@ -29,7 +29,7 @@ fn post(body: &str) -> String {
 }
 
 /// A provider over HTTP that is told bodies of up to 8 bytes.
-pub fn over_http() -> Provider {
+pub(super) fn over_http() -> Provider {
     let exact = |name: &str| NameMatch::Exact(name.into());
     Provider {
         upstream: "check".into(),
@@ -230,7 +230,7 @@ async fn a_provider_over_grpc_lets_pass_and_refuses() {
 }
 
 /// An access policy whose requests have this value of a header.
-pub fn access_policy_by(action: AccessAction, name: &str, value: &str) -> Value {
+pub(super) fn access_policy_by(action: AccessAction, name: &str, value: &str) -> Value {
     let test = AccessTest {
         subject: AccessSubject::Header(name.into()),
         any: [AccessMatcher::Exact(value.into())].into(),

@@ -25,14 +25,14 @@ use super::world::{Backend, PATIENCE, World, header, route, with_policy};
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An endpoint of HTTP/2 that serves streams by a function of their number.
-pub struct Streams {
+pub(super) struct Streams {
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
 }
 
 impl Streams {
-    pub async fn serving<S, F>(serve: S) -> Self
+    pub(super) async fn serving<S, F>(serve: S) -> Self
     where
         S: Fn(usize, Request<RecvStream>, SendResponse<Bytes>) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -80,11 +80,11 @@ impl Streams {
     }
 
     /// Answers with the head, the body and the trailers that came.
-    pub async fn echo() -> Self {
+    pub(super) async fn echo() -> Self {
         Streams::serving(|_, request, respond| echo(request, respond)).await
     }
 
-    pub fn world(&self) -> World {
+    pub(super) fn world(&self) -> World {
         let mut world = World::start();
         put(&mut world, "u", self.address);
         world.put_route("r", route("a.example", "/", "u"));
@@ -93,7 +93,7 @@ impl Streams {
     }
 }
 
-pub fn put(world: &mut World, name: &str, address: SocketAddr) {
+pub(super) fn put(world: &mut World, name: &str, address: SocketAddr) {
     let upstream = Upstream {
         protocol: Protocol::H2c,
         dns: None,

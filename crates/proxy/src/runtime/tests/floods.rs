@@ -9,7 +9,7 @@ use super::world::{Backend, PATIENCE, World, route, trusting_config};
 use crate::codec::frame::PREFACE;
 
 /// The limits that are reached here.
-pub const LIMITS: [&str; 7] = [
+pub(super) const LIMITS: [&str; 7] = [
     "resets",
     "pings",
     "settings",
@@ -25,7 +25,7 @@ const ASK: &[u8] = b"\x82\x87\x84\x01\x09a.example";
 /// The reason `ENHANCE_YOUR_CALM`.
 const CALM: u8 = 11;
 
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut bytes = length[1..].to_vec();
     bytes.extend([kind, flags]);

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::world::{Backend, Client, PATIENCE, World, header, route, trusting_config, with_policy};
 
 /// A client of HTTP/2.
-pub async fn connect(world: &World, name: &'static str) -> SendRequest<Bytes> {
+pub(super) async fn connect(world: &World, name: &'static str) -> SendRequest<Bytes> {
     let tcp = TcpStream::connect(world.address("https")).await.unwrap();
     let mut config = trusting_config();
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -33,7 +33,7 @@ pub async fn connect(world: &World, name: &'static str) -> SendRequest<Bytes> {
 }
 
 /// One request, and its whole answer.
-pub async fn ask(
+pub(super) async fn ask(
     client: &mut SendRequest<Bytes>,
     request: Request<()>,
     body: &[u8],

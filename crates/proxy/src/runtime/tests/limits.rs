@@ -396,7 +396,7 @@ async fn a_body_that_trickles_is_given_up_and_a_stream_only_while_places_are_sho
 }
 
 /// The value of a metric.
-pub fn counted(world: &World, metric: &str) -> u64 {
+pub(super) fn counted(world: &World, metric: &str) -> u64 {
     let text = world.metrics.encode();
     let name = format!("myriad_{metric} ");
     let mut lines = text.lines();
@@ -408,7 +408,7 @@ pub fn counted(world: &World, metric: &str) -> u64 {
 }
 
 /// Waits until a metric has counted something.
-pub async fn until_counted(world: &World, metric: &str) {
+pub(super) async fn until_counted(world: &World, metric: &str) {
     let counting = async {
         while counted(world, metric) == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -43,7 +43,7 @@ async fn serve(world: &World) -> TcpStream {
 }
 
 /// A worker on this thread that does as the world says.
-pub fn worker(world: &World, limits: Limits) -> Rc<Worker> {
+pub(super) fn worker(world: &World, limits: Limits) -> Rc<Worker> {
     let limits = Arc::new(limits);
     let local = Rc::new(Local {
         fairness: Fairness::new(&limits, &Arc::default()),
@@ -70,7 +70,7 @@ pub fn worker(world: &World, limits: Limits) -> Rc<Worker> {
 }
 
 /// A client of a connection that a worker serves on this thread.
-pub async fn serve_by(worker: &Rc<Worker>) -> TcpStream {
+pub(super) async fn serve_by(worker: &Rc<Worker>) -> TcpStream {
     let worker = worker.clone();
     let listening = TcpSocket::new_v4().unwrap();
     listening.set_send_buffer_size(SOCKET_BYTES).unwrap();
@@ -170,7 +170,7 @@ async fn ask_all(client: &mut TcpStream) {
 }
 
 /// The kind, flags and payload of the next frame.
-pub async fn read_frame(client: &mut TcpStream) -> (u8, u8, Vec<u8>) {
+pub(super) async fn read_frame(client: &mut TcpStream) -> (u8, u8, Vec<u8>) {
     let mut head = [0; 9];
     client.read_exact(&mut head).await.unwrap();
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -245,7 +245,7 @@ async fn answers_that_wait_for_a_window_are_not_copied() {
 }
 
 /// An endpoint that reads all that it is sent, and answers nothing; how many bytes that were.
-pub async fn swallowing() -> (SocketAddr, Rc<Cell<usize>>) {
+pub(super) async fn swallowing() -> (SocketAddr, Rc<Cell<usize>>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let read = Rc::new(Cell::new(0));

@@ -359,14 +359,14 @@ async fn sixty_hosts_of_one_namespace_leave_another_some_at_once_and_its_share_t
 }
 
 /// Begins a handshake and does not go on with it.
-pub async fn begin(world: &World, name: &'static str) -> TcpStream {
+pub(super) async fn begin(world: &World, name: &'static str) -> TcpStream {
     let mut stream = TcpStream::connect(world.address("https")).await.unwrap();
     stream.write_all(&hello(name)).await.unwrap();
     stream
 }
 
 /// A ClientHello.
-pub fn hello(name: &'static str) -> Vec<u8> {
+pub(super) fn hello(name: &'static str) -> Vec<u8> {
     let name = rustls::pki_types::ServerName::try_from(name).unwrap();
     let client = rustls::ClientConnection::new(super::world::trusting(), name);
     let mut hello = Vec::new();

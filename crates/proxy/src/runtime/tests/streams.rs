@@ -20,7 +20,11 @@ use super::overload::hello;
 use super::world::{Backend, Client, PATIENCE, World, certificate, header, route};
 use crate::{Limits, Settings};
 
-pub fn stream_route(listener: &str, hosts: &[&str], upstreams: &[(&str, u32)]) -> StreamRoute {
+pub(super) fn stream_route(
+    listener: &str,
+    hosts: &[&str],
+    upstreams: &[(&str, u32)],
+) -> StreamRoute {
     StreamRoute {
         listeners: [Name::from(listener)].into(),
         hosts: hosts
@@ -96,7 +100,7 @@ async fn tls_endpoint(name: &'static str, host: &str) -> (SocketAddr, Bytes) {
 }
 
 /// An endpoint of TLS at an address.
-pub async fn tls_endpoint_at(
+pub(super) async fn tls_endpoint_at(
     address: SocketAddr,
     name: &'static str,
     host: &str,
@@ -128,7 +132,10 @@ pub async fn tls_endpoint_at(
 }
 
 /// Says something, ends its half, and returns the answer.
-pub async fn ask<S: AsyncRead + AsyncWrite + Unpin>(client: &mut Client<S>, text: &str) -> String {
+pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
+    client: &mut Client<S>,
+    text: &str,
+) -> String {
     client.send(text).await;
     client.stream.shutdown().await.unwrap();
     client.read_to_end().await

@@ -18,24 +18,24 @@ use super::world::{Client, PATIENCE, World, header, route, with_policy};
 use crate::codec::websocket::accept;
 
 /// The request of a client of HTTP/1.1; the key is that of RFC 6455.
-pub const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\
+pub(super) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// The bytes of an open stream.
-pub struct Open {
+pub(super) struct Open {
     send: SendStream<Bytes>,
     receive: RecvStream,
 }
 
 impl Open {
-    pub async fn say(&mut self, text: &'static str, is_last: bool) {
+    pub(super) async fn say(&mut self, text: &'static str, is_last: bool) {
         let text = Bytes::from_static(text.as_bytes());
         self.send.send_data(text, is_last).unwrap();
     }
 
     /// The next bytes; none at the end.
-    pub async fn hear(&mut self) -> Option<String> {
+    pub(super) async fn hear(&mut self) -> Option<String> {
         loop {
             let data = tokio::time::timeout(PATIENCE, self.receive.data());
             let data = data.await.expect("somebody speaks")?.unwrap();
@@ -48,7 +48,7 @@ impl Open {
 }
 
 /// A request to carry a protocol.
-pub fn carry(protocol: &str) -> Request<()> {
+pub(super) fn carry(protocol: &str) -> Request<()> {
     Request::builder()
         .method(Method::CONNECT)
         .uri("https://a.example/chat?room=1")
@@ -59,7 +59,7 @@ pub fn carry(protocol: &str) -> Request<()> {
 }
 
 /// A client of HTTP/2 to whom the proxy has said that streams may carry protocols.
-pub async fn offered(world: &World) -> SendRequest<Bytes> {
+pub(super) async fn offered(world: &World) -> SendRequest<Bytes> {
     let mut client = connect(world, "a.example").await;
     // An answer comes behind the settings.
     let request = Request::get("https://a.example/none").body(()).unwrap();
@@ -70,7 +70,10 @@ pub async fn offered(world: &World) -> SendRequest<Bytes> {
 }
 
 /// The head of the answer, and the stream behind it.
-pub async fn open(client: &mut SendRequest<Bytes>, request: Request<()>) -> (Response<()>, Open) {
+pub(super) async fn open(
+    client: &mut SendRequest<Bytes>,
+    request: Request<()>,
+) -> (Response<()>, Open) {
     let mut ready = client.clone().ready().await.unwrap();
     let (response, send) = ready.send_request(request, false).unwrap();
     let response = tokio::time::timeout(PATIENCE, response).await.unwrap();

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 use crate::runtime::Settings;
 
 /// The limits that are reached here.
-pub const LIMITS: [&str; 3] = ["streams", "stream_window_bytes", "connection_window_bytes"];
+pub(super) const LIMITS: [&str; 3] = ["streams", "stream_window_bytes", "connection_window_bytes"];
 
 /// POST of `/` at `a.example`.
 const POST: &[u8] = b"\x83\x87\x84\x01\x09a.example";

@@ -28,17 +28,17 @@ use crate::limits::Limits;
 use crate::{Applied, Proxy, Settings};
 
 /// How long a story waits for anything before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running proxy, and the writer of what it obeys.
-pub struct World {
+pub(super) struct World {
     pub proxy: Proxy,
     pub metrics: Metrics,
     writer: Writer,
 }
 
 /// The route that stories start from.
-pub fn route(host: &str, path: &str, upstream: &str) -> Route {
+pub(super) fn route(host: &str, path: &str, upstream: &str) -> Route {
     Route {
         listeners: [Name::from("http"), Name::from("https")].into(),
         hosts: [Host::parse(host).unwrap()].into(),
@@ -57,7 +57,7 @@ pub fn route(host: &str, path: &str, upstream: &str) -> Route {
     }
 }
 
-pub fn with_policy(mut route: Route, change: impl FnOnce(&mut Policy)) -> Route {
+pub(super) fn with_policy(mut route: Route, change: impl FnOnce(&mut Policy)) -> Route {
     let mut policy = Policy::default();
     change(&mut policy);
     route.policy = Arc::new(policy);
@@ -66,7 +66,7 @@ pub fn with_policy(mut route: Route, change: impl FnOnce(&mut Policy)) -> Route 
 
 impl World {
     /// A proxy with one worker that listens in plain text (`http`) and on TLS (`https`).
-    pub fn start() -> Self {
+    pub(super) fn start() -> Self {
         World::start_with(Settings {
             workers: 1,
             drain_timeout: PATIENCE,
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// A world with limits of its own.
-    pub fn limited(limits: Limits) -> Self {
+    pub(super) fn limited(limits: Limits) -> Self {
         World::start_with(Settings {
             workers: 1,
             limits,
@@ -83,7 +83,7 @@ impl World {
         })
     }
 
-    pub fn start_with(settings: Settings) -> Self {
+    pub(super) fn start_with(settings: Settings) -> Self {
         let metrics = Metrics::new();
         let proxy = Proxy::start(settings, &metrics).unwrap();
         let mut world = World {
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Waits until the metrics have this text: what a client has seen is counted after it.
-    pub async fn counts(&self, text: &str) {
+    pub(super) async fn counts(&self, text: &str) {
         let counted = async {
             while !self.metrics.encode().contains(text) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -116,17 +116,17 @@ impl World {
     }
 
     /// Puts one resource in.
-    pub fn put(&mut self, name: &str, value: Value) -> Applied {
+    pub(super) fn put(&mut self, name: &str, value: Value) -> Applied {
         self.put_all(vec![(name, value)])
     }
 
     /// Puts resources in with one commit.
-    pub fn put_all(&mut self, resources: Vec<(&str, Value)>) -> Applied {
+    pub(super) fn put_all(&mut self, resources: Vec<(&str, Value)>) -> Applied {
         self.put_all_of("ns", resources)
     }
 
     /// Puts resources of an object in a namespace.
-    pub fn put_all_of(&mut self, namespace: &str, resources: Vec<(&str, Value)>) -> Applied {
+    pub(super) fn put_all_of(&mut self, namespace: &str, resources: Vec<(&str, Value)>) -> Applied {
         let origin = Origin {
             kind: OriginKind::Ingress,
             id: format!("{namespace}/story").into(),
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Takes a resource out.
-    pub fn remove(&mut self, kind: Kind, name: &str) -> Applied {
+    pub(super) fn remove(&mut self, kind: Kind, name: &str) -> Applied {
         let key = Key::new(kind, name);
         self.replace(&[key], Vec::new())
     }
@@ -154,16 +154,16 @@ impl World {
         })
     }
 
-    pub fn put_route(&mut self, name: &str, route: Route) -> Applied {
+    pub(super) fn put_route(&mut self, name: &str, route: Route) -> Applied {
         self.put(name, Value::Route(Box::new(route)))
     }
 
     /// An upstream in plain text.
-    pub fn put_upstream(&mut self, name: &str, endpoints: &[SocketAddr]) {
+    pub(super) fn put_upstream(&mut self, name: &str, endpoints: &[SocketAddr]) {
         self.put_upstream_with(name, endpoints, None);
     }
 
-    pub fn put_upstream_with(
+    pub(super) fn put_upstream_with(
         &mut self,
         name: &str,
         endpoints: &[SocketAddr],
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// A domain with a certificate of its own, and returns the leaf.
-    pub fn put_domain(&mut self, host: &str, names: &[&str], tls: TlsSettings) -> Bytes {
+    pub(super) fn put_domain(&mut self, host: &str, names: &[&str], tls: TlsSettings) -> Bytes {
         let certificate = certificate(names);
         let leaf = certificate.chain[0].clone();
         let domain = domain(host, Some(host), tls);
@@ -204,23 +204,23 @@ impl World {
         leaf
     }
 
-    pub fn address(&self, listener: &str) -> SocketAddr {
+    pub(super) fn address(&self, listener: &str) -> SocketAddr {
         let addresses = self.proxy.addresses();
         let found = addresses.iter().find(|(name, _)| name.as_str() == listener);
         found.unwrap().1
     }
 
     /// A client in plain text.
-    pub async fn client(&self) -> Client<TcpStream> {
+    pub(super) async fn client(&self) -> Client<TcpStream> {
         Client::new(TcpStream::connect(self.address("http")).await.unwrap())
     }
 
     /// A client on TLS.
-    pub async fn tls_client(&self, name: &str) -> io::Result<Client<TlsStream<TcpStream>>> {
+    pub(super) async fn tls_client(&self, name: &str) -> io::Result<Client<TlsStream<TcpStream>>> {
         self.tls_client_with(name, &trusting()).await
     }
 
-    pub async fn tls_client_with(
+    pub(super) async fn tls_client_with(
         &self,
         name: &str,
         config: &Arc<ClientConfig>,
@@ -232,14 +232,14 @@ impl World {
     }
 
     /// One request in plain text, and the whole answer.
-    pub async fn ask(&self, request: &str) -> String {
+    pub(super) async fn ask(&self, request: &str) -> String {
         let mut client = self.client().await;
         client.send(request).await;
         client.read_to_end().await
     }
 
     /// Sees to it that so many clients of a host are answered, each beside those before.
-    pub async fn answers_all(&self, host: &str, count: usize) {
+    pub(super) async fn answers_all(&self, host: &str, count: usize) {
         let mut answered = Vec::new();
         for _ in 0..count {
             let mut client = self.client().await;
@@ -253,7 +253,7 @@ impl World {
     }
 }
 
-pub fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) -> Domain {
+pub(super) fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) -> Domain {
     Domain {
         listeners: [Name::from("https")].into(),
         host: Host::parse(host).unwrap(),
@@ -265,7 +265,7 @@ pub fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) -> Domain
     }
 }
 
-pub fn certificate(names: &[&str]) -> Certificate {
+pub(super) fn certificate(names: &[&str]) -> Certificate {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     let key = Bytes::from(made.signing_key.serialize_der());
@@ -276,38 +276,38 @@ pub fn certificate(names: &[&str]) -> Certificate {
 }
 
 /// A client of raw bytes.
-pub struct Client<S> {
+pub(super) struct Client<S> {
     pub stream: S,
     read: Vec<u8>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    pub fn new(stream: S) -> Self {
+    pub(super) fn new(stream: S) -> Self {
         Client {
             stream,
             read: Vec::new(),
         }
     }
 
-    pub async fn send(&mut self, text: impl AsRef<[u8]>) {
+    pub(super) async fn send(&mut self, text: impl AsRef<[u8]>) {
         let sent = self.stream.write_all(text.as_ref());
         tokio::time::timeout(PATIENCE, sent).await.unwrap().unwrap();
         self.stream.flush().await.unwrap();
     }
 
     /// Everything until the proxy closes.
-    pub async fn read_to_end(&mut self) -> String {
+    pub(super) async fn read_to_end(&mut self) -> String {
         while self.fill().await > 0 {}
         String::from_utf8(std::mem::take(&mut self.read)).unwrap()
     }
 
     /// Reads until the proxy closes, whatever it says.
-    pub async fn read_bytes_to_end(&mut self) {
+    pub(super) async fn read_bytes_to_end(&mut self) {
         while self.fill().await > 0 {}
     }
 
     /// Everything up to and with a text.
-    pub async fn read_until(&mut self, text: &str) -> String {
+    pub(super) async fn read_until(&mut self, text: &str) -> String {
         loop {
             let found = self
                 .read
@@ -326,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Reads so many bytes.
-    pub async fn read_exact(&mut self, count: usize) -> Vec<u8> {
+    pub(super) async fn read_exact(&mut self, count: usize) -> Vec<u8> {
         while self.read.len() < count {
             assert!(self.fill().await > 0, "the proxy closed early");
         }
@@ -335,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Head and body of one response with a length.
-    pub async fn response(&mut self) -> (String, String) {
+    pub(super) async fn response(&mut self) -> (String, String) {
         let head = self.read_until("\r\n\r\n").await;
         let length = header(&head, "content-length").map_or(0, |value| value.parse().unwrap());
         while self.read.len() < length {
@@ -365,7 +365,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 }
 
 /// The value of a field of a head.
-pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -373,7 +373,7 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// An endpoint that answers each request by what a function makes of its head.
-pub struct Backend {
+pub(super) struct Backend {
     pub address: SocketAddr,
     pub connections: Arc<AtomicUsize>,
     pub requests: Arc<AtomicUsize>,
@@ -381,7 +381,7 @@ pub struct Backend {
 
 impl Backend {
     /// Answers every request with its head as the body.
-    pub async fn echo() -> Self {
+    pub(super) async fn echo() -> Self {
         Backend::answering(|request| {
             let end = request.find("\r\n\r\n").unwrap();
             let head = &request[..end + 4];
@@ -392,7 +392,7 @@ impl Backend {
     }
 
     /// Answers every request with a fixed text.
-    pub async fn saying(text: &'static str) -> Self {
+    pub(super) async fn saying(text: &'static str) -> Self {
         Backend::answering(move |_| {
             format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
@@ -404,14 +404,14 @@ impl Backend {
 
     /// Answers every request, once it is complete, with the bytes that a function makes of its
     /// head and its body; an empty answer closes.
-    pub async fn answering(
+    pub(super) async fn answering(
         answer: impl Fn(&str) -> String + Send + Sync + Clone + 'static,
     ) -> Self {
         Backend::answering_at(([127, 0, 0, 1], 0).into(), answer).await
     }
 
     /// An endpoint that answers, at an address.
-    pub async fn answering_at(
+    pub(super) async fn answering_at(
         address: SocketAddr,
         answer: impl Fn(&str) -> String + Send + Sync + Clone + 'static,
     ) -> Self {
@@ -442,11 +442,11 @@ impl Backend {
         backend
     }
 
-    pub fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    pub fn requests(&self) -> usize {
+    pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
@@ -481,13 +481,13 @@ async fn read_request(client: &mut Client<TcpStream>) -> Option<String> {
 }
 
 /// A client configuration that takes any certificate, without resumption.
-pub fn trusting() -> Arc<ClientConfig> {
+pub(super) fn trusting() -> Arc<ClientConfig> {
     let mut config = trusting_config();
     config.resumption = rustls::client::Resumption::disabled();
     Arc::new(config)
 }
 
-pub fn trusting_config() -> ClientConfig {
+pub(super) fn trusting_config() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -498,7 +498,7 @@ pub fn trusting_config() -> ClientConfig {
 }
 
 /// A verifier that trusts any certificate.
-pub fn trust() -> Arc<dyn ServerCertVerifier> {
+pub(super) fn trust() -> Arc<dyn ServerCertVerifier> {
     Arc::new(Trusting)
 }
 

@@ -11,7 +11,7 @@ use myriad_base::metrics::{Counter, Family, Gauge, Metrics};
 use super::NoKeys;
 
 /// How long a secret of the process makes tickets, in seconds. It opens them for as long again.
-pub const ROTATION_SECONDS: i64 = 6 * 60 * 60;
+pub(super) const ROTATION_SECONDS: i64 = 6 * 60 * 60;
 
 /// A secret that tickets are made by. It cannot be printed.
 #[derive(Clone)]

@@ -28,7 +28,7 @@ struct Below<'a> {
 }
 
 /// The ends of TLS for a host itself.
-pub struct Ends<'a> {
+pub(crate) struct Ends<'a> {
     /// The Gateways that matter to it.
     pub sites: &'a [istio::Site],
     /// The listeners where an Ingress does.
@@ -40,7 +40,7 @@ type Answering<'a> = BTreeMap<(&'a Name, Deed), Vec<Vec<&'a Shade>>>;
 
 /// The effects of the wildcards above a host, but for handshakes at its own listeners, where TLS is
 /// ended for the host itself.
-pub fn find(
+pub(crate) fn find(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,

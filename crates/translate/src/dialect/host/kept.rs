@@ -23,7 +23,7 @@ const NOT_FOUND: u16 = 404;
 
 /// Adds what the host would have without wildcards that may not answer for it: on the listeners
 /// that everybody has, and on those where the host has something.
-pub fn add(
+pub(super) fn add(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,
@@ -225,7 +225,7 @@ fn is_passed(output: &Output, host: &Host, listener: &Name) -> bool {
 }
 
 /// Whether requests for a host find a route of its own on a listener.
-pub fn is_routed(output: &Output, host: &Host, listener: &Name) -> bool {
+pub(super) fn is_routed(output: &Output, host: &Host, listener: &Name) -> bool {
     let mut routes = output.routes.iter().map(|draft| &draft.route);
     routes.any(|route| route.hosts.contains(host) && route.listeners.contains(listener))
 }

@@ -10,7 +10,7 @@ use crate::resolve::{Claim, Claims, twin};
 use crate::settings::HostSharing;
 
 /// The oldest claim to a host; none where hosts are shared.
-pub fn owner(
+pub(crate) fn owner(
     reader: &mut Reader<'_>,
     host: &Host,
     claimants: &[Claimant],

@@ -22,7 +22,7 @@ use crate::settings::{HostSharing, Settings};
 const KEPT_MAX: usize = 1 << 18;
 
 /// The deeds for the names below a wildcard in a view.
-pub struct Found {
+pub(super) struct Found {
     /// The deeds at each listener, the oldest first; of those that nobody tells apart, the oldest
     /// alone.
     pub deeds: Box<[Shade]>,
@@ -55,13 +55,13 @@ impl Kept for OpenDeeds {
 }
 
 /// Whether no wildcard keeps anything from the hosts of others, or takes anything.
-pub fn are_all_shared(settings: &Settings) -> bool {
+pub(super) fn are_all_shared(settings: &Settings) -> bool {
     let is_shared = settings.host_sharing == HostSharing::Cluster;
     is_shared || settings.wildcard_sharing.contains(EVERYBODY)
 }
 
 /// The deeds for the names below a wildcard, as a host below it reads them.
-pub fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Found> {
+pub(super) fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Found> {
     reader.note_above(pattern);
     let place = (reader.view().slot(), pattern.clone());
     let known = reader.open::<OpenDeeds>();
@@ -73,7 +73,7 @@ pub fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Fou
 
 /// The hash of a wildcard's deeds for the hosts below it; zero where it has none. It reads whatever
 /// they would read.
-pub fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> u64 {
+pub(super) fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> u64 {
     if suffix_of(host).is_none() || are_all_shared(reader.settings()) {
         return 0;
     }

@@ -20,29 +20,30 @@ mod settled;
 mod sharing;
 mod sheet;
 mod snippet;
-pub mod values;
+pub(super) mod values;
 
 use std::collections::BTreeSet;
 
 use myriad_api::config_map::HeaderFields;
 use myriad_api::{Finding, Meta, ObjectKey, Severity};
 
-pub use client_certificates::{ClientCertificates, SUBJECT as CERTIFICATE_SUBJECT};
-pub use copies::{RequestCopies, TARGET as MIRROR_TARGET};
-pub use defaults::{Defaults, judge_missing, judge_unnamed};
-pub use errors::{BACKEND as PAGES_BACKEND, Errors};
-pub use hosts::{Further, counterpart};
-pub use inquiry::{AskedService, AskedUrl, URL as INQUIRY_URL};
-pub use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
+pub(crate) use client_certificates::{ClientCertificates, SUBJECT as CERTIFICATE_SUBJECT};
+pub(crate) use copies::{RequestCopies, TARGET as MIRROR_TARGET};
+pub(crate) use defaults::{Defaults, judge_missing, judge_unnamed};
+pub(crate) use errors::{BACKEND as PAGES_BACKEND, Errors};
+pub(crate) use hosts::{Further, counterpart};
+pub(crate) use inquiry::{AskedService, AskedUrl, URL as INQUIRY_URL};
+pub(crate) use options::{Affinity, Basic, Blocked, Canary, HeaderTest, Options};
 
 use defaults::Replaced;
 use sheet::Sheet;
 
 /// The prefixes, the one that wins first.
-pub const PREFIXES: [&str; 3] = ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
+pub(super) const PREFIXES: [&str; 3] =
+    ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub const HONOURED: [&str; 83] = [
+pub(super) const HONOURED: [&str; 83] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -181,7 +182,7 @@ impl AnnotationProblem {
 }
 
 /// Reads all annotations of an Ingress. Where they say nothing, the defaults hold.
-pub fn read(
+pub(super) fn read(
     meta: &Meta,
     ignored: &BTreeSet<String>,
     defaults: &Defaults,
@@ -231,7 +232,7 @@ pub fn read(
 
 /// The key of the annotation of a name that counts, where several prefixes have it. There may be
 /// thousands of annotations, and each path may ask, so it is looked up among the sorted ones.
-pub fn key_of<'a>(meta: &'a Meta, name: &str) -> Option<&'a str> {
+pub(super) fn key_of<'a>(meta: &'a Meta, name: &str) -> Option<&'a str> {
     PREFIXES.iter().find_map(|prefix| {
         let wanted = format!("{prefix}{name}");
         let found = meta
@@ -243,7 +244,7 @@ pub fn key_of<'a>(meta: &'a Meta, name: &str) -> Option<&'a str> {
 }
 
 /// The bytes of what annotations say that each path of an Ingress repeats.
-pub fn bytes_repeated(meta: &Meta) -> usize {
+pub(super) fn bytes_repeated(meta: &Meta) -> usize {
     let bytes = meta.annotations.iter().filter_map(|(key, value)| {
         let (_, name) = split(key)?;
         let is_honoured = HONOURED.binary_search(&name).is_ok();
@@ -254,7 +255,7 @@ pub fn bytes_repeated(meta: &Meta) -> usize {
 
 /// The bytes of annotations that no path repeats: those that are not honoured, and names of hosts.
 /// They are read all the same, once for all paths.
-pub fn bytes_read(meta: &Meta) -> usize {
+pub(super) fn bytes_read(meta: &Meta) -> usize {
     let bytes = meta.annotations.iter().filter_map(|(key, value)| {
         let (_, name) = split(key)?;
         let is_honoured = HONOURED.binary_search(&name).is_ok();

@@ -7,7 +7,7 @@ use myriad_model::{Source, Test, ValueMatch, WeightedUpstream};
 use super::annotations::{Canary, HeaderTest};
 
 /// One route of a divided path, in the order in which they are tried.
-pub struct Share {
+pub(super) struct Share {
     /// Part of the route's name, unique on its path.
     pub word: &'static str,
     /// The conditions that all have to hold.
@@ -18,7 +18,7 @@ pub struct Share {
 
 /// The backend that gets the requests of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShareBackend {
+pub(super) enum ShareBackend {
     /// The canary.
     Canary,
     /// The main Ingress.
@@ -28,7 +28,7 @@ pub enum ShareBackend {
 }
 
 /// The shares of a path: the header decides before the cookie, the cookie before the weight.
-pub fn divide(canary: &Canary) -> Vec<Share> {
+pub(super) fn divide(canary: &Canary) -> Vec<Share> {
     let mut shares = Vec::with_capacity(5);
     let mut add = |word, source, name: &str, test, target| {
         shares.push(Share {
@@ -97,7 +97,7 @@ pub fn divide(canary: &Canary) -> Vec<Share> {
 }
 
 /// The upstreams of a share; none answers 503.
-pub fn weigh(
+pub(super) fn weigh(
     target: ShareBackend,
     canary: &Canary,
     main: Option<&WeightedUpstream>,

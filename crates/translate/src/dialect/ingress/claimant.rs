@@ -8,7 +8,7 @@ use super::annotations::Options;
 use super::opened::Opened;
 
 /// An Ingress on a host.
-pub struct Claimant {
+pub(crate) struct Claimant {
     /// The object.
     pub ingress: Arc<Opened>,
     /// The options that its annotations ask for.
@@ -17,17 +17,17 @@ pub struct Claimant {
 
 impl Claimant {
     /// Whether it only takes a share of what others serve.
-    pub fn is_canary(&self) -> bool {
+    pub(crate) fn is_canary(&self) -> bool {
         self.options.canary.is_some()
     }
 
     /// Its namespace.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.ingress.meta.key.namespace()
     }
 
     /// It as the origin of a resource.
-    pub fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         Origin {
             kind: OriginKind::Ingress,
             id: self.ingress.meta.key.id().clone(),

@@ -11,7 +11,7 @@ use super::{class, host_name};
 use crate::engine::NewlyClaimed;
 
 /// The hosts of one Ingress.
-pub struct IngressClaims {
+pub(super) struct IngressClaims {
     /// The hosts of its rules and of its `tls` entries, its further ones, and [`Host::any`]
     /// where it answers for hosts that nobody names.
     pub hosts: BTreeSet<Host>,
@@ -20,7 +20,7 @@ pub struct IngressClaims {
 }
 
 /// Reads the claims of an Ingress.
-pub fn read(ingress: &Opened) -> IngressClaims {
+pub(super) fn read(ingress: &Opened) -> IngressClaims {
     claims_of(ingress, ingress.further())
 }
 
@@ -56,7 +56,7 @@ fn claims_of(ingress: &Ingress, further: &Further) -> IngressClaims {
 }
 
 /// The field by which an Ingress claims a host.
-pub fn field_of(ingress: &Opened, host: &Host) -> String {
+pub(crate) fn field_of(ingress: &Opened, host: &Host) -> String {
     if let Some(at) = ingress.rules_naming(host).first() {
         let has_host = ingress.rules.get(*at).is_some_and(|r| r.host.is_some());
         let end = if has_host { ".host" } else { "" };
@@ -76,7 +76,11 @@ pub fn field_of(ingress: &Opened, host: &Host) -> String {
 
 /// The hosts that an Ingress claims by a newer version, and which of them may be new. Under another
 /// class it may have been for another controller, and as a canary it owns none.
-pub fn newly_claimed(old: &Ingress, new: &Ingress, ignored: &BTreeSet<String>) -> NewlyClaimed {
+pub(super) fn newly_claimed(
+    old: &Ingress,
+    new: &Ingress,
+    ignored: &BTreeSet<String>,
+) -> NewlyClaimed {
     let is_same = class::written(old) == class::written(new);
     let hosts = |ingress: &Ingress| {
         let further = Further::read(&ingress.meta, ignored);
@@ -103,7 +107,7 @@ fn marks_canary(ingress: &Ingress) -> Vec<&str> {
 }
 
 /// Whether an Ingress has a backend for any request.
-pub fn leads_somewhere(ingress: &Ingress) -> bool {
+pub(super) fn leads_somewhere(ingress: &Ingress) -> bool {
     ingress.default_backend.is_some() || ingress.rules.iter().any(|rule| !rule.paths.is_empty())
 }
 

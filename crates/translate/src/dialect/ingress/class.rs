@@ -5,7 +5,7 @@ use myriad_api::{Finding, Ingress, Severity};
 use crate::engine::Reader;
 
 /// Whether an Ingress is for this gateway.
-pub enum Served {
+pub(super) enum Served {
     /// It is.
     Ours,
     /// It is not; a finding where people would otherwise wonder.
@@ -16,13 +16,13 @@ pub enum Served {
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// The class that an Ingress names.
-pub fn written(ingress: &Ingress) -> Option<&str> {
+pub(super) fn written(ingress: &Ingress) -> Option<&str> {
     let annotation = || ingress.meta.annotation(CLASS_ANNOTATION);
     ingress.class_name.as_deref().or_else(annotation)
 }
 
 /// Judges by `spec.ingressClassName`, then the annotation, then the default class.
-pub fn judge(reader: &mut Reader<'_>, ingress: &Ingress) -> Served {
+pub(super) fn judge(reader: &mut Reader<'_>, ingress: &Ingress) -> Served {
     let settings = reader.settings();
     let Some(name) = written(ingress) else {
         let is_ours = settings.serve_classless || reader.is_default_class_ours();

@@ -14,7 +14,7 @@ use crate::engine::{Reader, namespace_of};
 
 /// The stand-in for an Ingress; `None` where there is no need of one, since without it nobody may
 /// do more than with it.
-pub fn closing(ingress: &Ingress, ignored: &BTreeSet<String>) -> Option<Ingress> {
+pub(crate) fn closing(ingress: &Ingress, ignored: &BTreeSet<String>) -> Option<Ingress> {
     let (options, _) = annotations::read(&ingress.meta, ignored, &Defaults::default());
     // A canary takes a share of what another Ingress restricts or does not.
     if options.canary.is_some() || !options.restricts() || !claims::leads_somewhere(ingress) {
@@ -39,7 +39,7 @@ pub fn closing(ingress: &Ingress, ignored: &BTreeSet<String>) -> Option<Ingress>
 }
 
 /// Whether one of these Ingresses is such a claim, in the namespace of one that has the host.
-pub fn is_closed(reader: &Reader<'_>, ids: &[Arc<str>], claimants: &[Claimant]) -> bool {
+pub(crate) fn is_closed(reader: &Reader<'_>, ids: &[Arc<str>], claimants: &[Claimant]) -> bool {
     let mut closing = ids.iter().filter(|id| reader.is_beyond(id)).peekable();
     if closing.peek().is_none() {
         return false;

@@ -9,7 +9,7 @@ use crate::engine::{Output, Reader, Unit};
 use crate::resolve::upstream::{self, PortFound};
 
 /// The pages for errors of a backend; none, with a finding, where nobody has any.
-pub fn error_pages(
+pub(super) fn error_pages(
     reader: &mut Reader<'_>,
     claimant: &Claimant,
     (errors, backend): (&Errors, &IngressBackend),

@@ -10,7 +10,7 @@ use crate::store::{Fact, FactHasher, object_fact};
 /// Something that a unit may read of the classes of Ingresses, or of a ConfigMap beside the keys
 /// that mean something by themselves. An Ingress is read whole.
 #[derive(Clone, Copy, Debug, Hash)]
-pub enum IngressFact<'a> {
+pub(crate) enum IngressFact<'a> {
     /// The controller of an IngressClass.
     Class(&'a str),
     /// Whether an IngressClass of ours is the default.
@@ -24,7 +24,7 @@ impl Fact for IngressFact<'_> {
 }
 
 /// Adds what differs between an object and its successor, either of which may be absent.
-pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
+pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
     let (hasher, id) = (scene.hasher, key.id());
     match key.kind {
         ObjectKind::Ingress => {
@@ -66,14 +66,14 @@ fn touch_config_map(
 }
 
 /// The facts under which an object is found that is not found by its key alone.
-pub fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
     if let Object::IngressClass(_) = object {
         add(hasher.fact(IngressFact::DefaultClass));
     }
 }
 
 /// Whether a class carries the mark of the default class.
-pub fn is_default(class: &IngressClass) -> bool {
+pub(crate) fn is_default(class: &IngressClass) -> bool {
     class
         .meta
         .annotation("ingressclass.kubernetes.io/is-default-class")

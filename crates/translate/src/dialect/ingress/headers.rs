@@ -34,7 +34,7 @@ const HSTS: &str = "strict-transport-security";
 
 /// An Ingress's edits of response headers, which are read once for all of its hosts; none where it
 /// asks for none.
-pub fn edits(
+pub(super) fn edits(
     reader: &mut Reader<'_>,
     ingress: &Opened,
     options: &Options,
@@ -55,7 +55,7 @@ pub fn edits(
 }
 
 /// Findings about the ConfigMap that an Ingress names, and about its entries.
-pub fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Vec<Finding> {
+pub(super) fn judge(reader: &mut Reader<'_>, ingress: &Opened, options: &Options) -> Vec<Finding> {
     let Some(id) = options.headers.as_deref() else {
         return Vec::new();
     };

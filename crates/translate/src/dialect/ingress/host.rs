@@ -20,7 +20,7 @@ use crate::resolve::{self, Claim, Shade};
 
 /// Translates one host from the Ingresses that it belongs to. `is_closed` says whether all of
 /// their paths have to stay closed for another one.
-pub fn translate_host(
+pub(crate) fn translate_host(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,
@@ -146,7 +146,7 @@ fn ask(
 }
 
 /// The claiming Ingresses, the oldest first, but for those beyond a bound.
-pub fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
+pub(crate) fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
     if ids.is_empty() {
         return Vec::new();
     }
@@ -172,7 +172,7 @@ fn age(ingress: &Ingress) -> (i64, &str, &str) {
 }
 
 /// Leaves of the Ingresses that answer for hosts that nobody names those that may.
-pub fn admit_unnamed(
+pub(crate) fn admit_unnamed(
     reader: &Reader<'_>,
     host: &Host,
     claimants: &mut Vec<Claimant>,
@@ -192,7 +192,7 @@ pub fn admit_unnamed(
 }
 
 /// Leaves the Ingresses of the namespace that the host belongs to; the others get a finding.
-pub fn keep_owner(
+pub(crate) fn keep_owner(
     host: &Host,
     owner: &Claim,
     claimants: &mut Vec<Claimant>,

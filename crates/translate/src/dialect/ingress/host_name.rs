@@ -6,7 +6,7 @@ use myriad_model::{Host, HostError};
 
 /// Why a text is no host of an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HostProblem {
+pub(super) enum HostProblem {
     /// Not a host pattern.
     #[error("{0}")]
     Pattern(HostError),
@@ -23,7 +23,7 @@ pub enum HostProblem {
 
 /// A host that was read, and whether it was written in another form.
 #[derive(Debug, PartialEq, Eq)]
-pub struct WrittenHost {
+pub(super) struct WrittenHost {
     /// The host.
     pub host: Host,
     /// Whether upper case, a trailing dot or an international name was changed.
@@ -31,7 +31,7 @@ pub struct WrittenHost {
 }
 
 /// Reads a host: lower-cased, without trailing dot, international names as A-labels.
-pub fn read(text: &str) -> Result<WrittenHost, HostProblem> {
+pub(super) fn read(text: &str) -> Result<WrittenHost, HostProblem> {
     let bare = text.strip_suffix('.').unwrap_or(text);
     if bare == "*" || bare.starts_with("**") {
         return Err(HostProblem::Wildcard);
@@ -56,7 +56,7 @@ pub fn read(text: &str) -> Result<WrittenHost, HostProblem> {
 
 /// Whether a written host is this one. As cheap as a comparison for ASCII, since an Ingress of
 /// thousands of hosts is asked once for each of them.
-pub fn is_host(text: &str, host: &Host) -> bool {
+pub(super) fn is_host(text: &str, host: &Host) -> bool {
     if text.is_ascii() {
         let bare = text.strip_suffix('.').unwrap_or(text);
         return bare.eq_ignore_ascii_case(host.as_str());

@@ -21,7 +21,7 @@ use crate::resolve::upstream::{self, PortFound};
 const OF_METHOD: [(&str, &str); 2] = [("x-original-uri", "$request_uri"), ("x-scheme", "$scheme")];
 
 /// The fate of the requests of an Ingress on a host.
-pub enum Inquired {
+pub(super) enum Inquired {
     /// Nobody is asked.
     Nobody,
     /// This service is.
@@ -34,7 +34,7 @@ pub enum Inquired {
 type Problem = (String, &'static str);
 
 /// The services that the Ingresses on a host have asked, in their order.
-pub fn of_claimants(
+pub(super) fn of_claimants(
     reader: &mut Reader<'_>,
     host: &Host,
     claimants: &[Claimant],
@@ -72,7 +72,7 @@ pub fn of_claimants(
 
 impl Inquired {
     /// Makes the policy of a path ask. Whether it can be obeyed; otherwise nobody may be let in.
-    pub fn apply(&self, options: &Options, path: &PathMatch, policy: &mut Policy) -> bool {
+    pub(super) fn apply(&self, options: &Options, path: &PathMatch, policy: &mut Policy) -> bool {
         let asked = options.inquiry.as_deref();
         let is_spared = asked.is_some_and(|asked| asked.spares(paths::bare(path)));
         let inquiry = match self {
@@ -94,7 +94,7 @@ impl Inquired {
 }
 
 /// The problem with the service that is asked for all Ingresses, where there is one.
-pub fn judge_for_all(
+pub(super) fn judge_for_all(
     reader: &mut Reader<'_>,
     defaults: &Defaults,
     map: &ObjectKey,

@@ -10,7 +10,7 @@ use crate::resolve::upstream::{self, PortFound};
 
 /// Where copies go: to a Service of the namespace, as all that its Ingresses reach. None, with a
 /// finding, where there is no such one.
-pub fn mirror(
+pub(super) fn mirror(
     reader: &mut Reader<'_>,
     claimant: &Claimant,
     copies: &RequestCopies,

@@ -10,14 +10,14 @@ use super::annotations::Options;
 use crate::regex::{self, TooMany};
 
 /// The longest path in bytes.
-pub const PATH_BYTES_MAX: usize = 4_096;
+pub(super) const PATH_BYTES_MAX: usize = 4_096;
 
 /// The prefix that makes a regex ignore case.
 const ANY_CASE: &str = "(?i)";
 
 /// Why a path is without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PathProblem {
+pub(super) enum PathProblem {
     /// No slash at its start.
     #[error("does not start with '/'")]
     NotAbsolute,
@@ -52,7 +52,7 @@ impl From<TooMany> for PathProblem {
 
 impl PathProblem {
     /// The remedy.
-    pub fn remedy(self) -> &'static str {
+    pub(super) fn remedy(self) -> &'static str {
         match self {
             PathProblem::TooManyRegexes(_) => {
                 "write plain prefixes where they do, or raise --regexes-per-host"
@@ -71,7 +71,7 @@ impl PathProblem {
 /// characters that only a regex has. `Prefix` with such characters is one under both, because
 /// ingress-nginx reads it so. Other paths on the host stay as they are: ingress-nginx turns them
 /// all into regexes, which opens `/admin` below `/adm`.
-pub fn read(
+pub(super) fn read(
     path: Option<&str>,
     path_type: PathType,
     options: &Options,
@@ -143,7 +143,7 @@ fn undone(text: &str) -> Cow<'_, str> {
 
 /// The number of a route in the order of its host: exact paths first, then the longer ones, then
 /// the default; `order` decides among the routes of one path.
-pub fn rank(path: &PathMatch, order: u8) -> u64 {
+pub(super) fn rank(path: &PathMatch, order: u8) -> u64 {
     let (class, text, tie) = match path {
         PathMatch::Exact(text) => (1, &**text, 0),
         PathMatch::Regex(text) => (2, text.strip_prefix(ANY_CASE).unwrap_or(text), 0),
@@ -153,13 +153,13 @@ pub fn rank(path: &PathMatch, order: u8) -> u64 {
 }
 
 /// The rank of the redirect of `/`, before every path.
-pub const APP_ROOT_RANK: u64 = 0;
+pub(super) const APP_ROOT_RANK: u64 = 0;
 
 /// The rank of a default backend, after every path.
-pub const DEFAULT_RANK: u64 = 3 << 56;
+pub(super) const DEFAULT_RANK: u64 = 3 << 56;
 
 /// The word for the kind of a path in the names of routes.
-pub fn kind_word(path: &PathMatch) -> &'static str {
+pub(super) fn kind_word(path: &PathMatch) -> &'static str {
     match path {
         PathMatch::Exact(_) => "exact",
         PathMatch::Prefix(_) => "prefix",
@@ -169,7 +169,7 @@ pub fn kind_word(path: &PathMatch) -> &'static str {
 }
 
 /// The text of a path as it is compared.
-pub fn text(path: &PathMatch) -> &str {
+pub(super) fn text(path: &PathMatch) -> &str {
     match path {
         PathMatch::Exact(text)
         | PathMatch::Prefix(text)
@@ -179,13 +179,13 @@ pub fn text(path: &PathMatch) -> &str {
 }
 
 /// A path as it is written, without the case of a regex.
-pub fn bare(path: &PathMatch) -> &str {
+pub(super) fn bare(path: &PathMatch) -> &str {
     let text = text(path);
     text.strip_prefix(ANY_CASE).unwrap_or(text)
 }
 
 /// Advice about a path that holds, and what to do about it.
-pub fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'static str)> {
+pub(super) fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'static str)> {
     if let PathMatch::Prefix(text) = matched
         && looks_like_regex(text)
     {
@@ -211,7 +211,7 @@ pub fn advise(matched: &PathMatch, options: &Options) -> Option<(String, &'stati
 
 /// Why nothing can be sent on for a path that holds: its groups are asked for, and nobody can
 /// follow them.
-pub fn lost_groups(matched: &PathMatch, options: &Options) -> Option<PathProblem> {
+pub(super) fn lost_groups(matched: &PathMatch, options: &Options) -> Option<PathProblem> {
     let has_groups = |template: &str| template.contains('$');
     let PathMatch::Regex(pattern) = matched else {
         return None;
@@ -234,13 +234,13 @@ fn last_group(rewrite: &str) -> Option<usize> {
 }
 
 /// The match of all paths that begin so, in either case.
-pub fn beginning(start: &str) -> PathMatch {
+pub(super) fn beginning(start: &str) -> PathMatch {
     let start = regex_syntax::escape(start);
     PathMatch::Regex(format!("{ANY_CASE}{start}").into())
 }
 
 /// Whether a path may be a regex, if annotations say so.
-pub fn looks_like_regex(text: &str) -> bool {
+pub(super) fn looks_like_regex(text: &str) -> bool {
     text.contains(['(', ')', '[', ']', '{', '}', '|', '*', '+', '^', '$', '\\'])
 }
 

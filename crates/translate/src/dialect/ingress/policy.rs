@@ -13,7 +13,7 @@ const ACME_PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The part of a route's policy that its host adds.
 #[derive(Clone, Copy, Debug)]
-pub struct HostFacts<'a> {
+pub(super) struct HostFacts<'a> {
     /// Whether the host has TLS.
     pub has_tls: bool,
     /// Whether it has a certificate of its own, and not that of last resort.
@@ -27,7 +27,7 @@ pub struct HostFacts<'a> {
 }
 
 /// The policy of a route with this path; the path is where its affinity cookie holds.
-pub fn build(options: &Options, host: HostFacts<'_>, path: &str) -> Policy {
+pub(super) fn build(options: &Options, host: HostFacts<'_>, path: &str) -> Policy {
     let redirects = options.force_ssl_redirect || (options.ssl_redirect && host.has_tls);
     Policy {
         tls_redirect: redirects.then(|| TlsRedirect {

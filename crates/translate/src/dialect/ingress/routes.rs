@@ -27,7 +27,7 @@ const CLOSED: &str = "closed: what restricts this path cannot be honoured\n";
 const LED_RANK: u64 = DEFAULT_RANK + (1 << 56);
 
 /// The settings that all routes of a host have in common.
-pub struct RouteScene<'a> {
+pub(super) struct RouteScene<'a> {
     /// The host.
     pub host: &'a Host,
     /// The Ingresses on it.
@@ -56,7 +56,7 @@ struct PathScene<'a> {
 }
 
 /// Writes the routes of a host.
-pub fn build(
+pub(super) fn build(
     reader: &mut Reader<'_>,
     scene: &RouteScene<'_>,
     table: &Table<'_>,

@@ -13,7 +13,7 @@ use crate::regex::{Regexes, literal_start};
 
 /// The place where a backend is written.
 #[derive(Clone)]
-pub struct Spot<'a> {
+pub(super) struct Spot<'a> {
     /// Index of the Ingress among the claimants.
     pub claimant: usize,
     /// The backend.
@@ -23,7 +23,7 @@ pub struct Spot<'a> {
 }
 
 /// A path, the backend that serves it, and the one that has a share.
-pub struct PathEntry<'a> {
+pub(super) struct PathEntry<'a> {
     /// The backend that serves it.
     pub main: Spot<'a>,
     /// The backend that has a share.
@@ -33,7 +33,7 @@ pub struct PathEntry<'a> {
 }
 
 /// All paths of a host.
-pub struct Table<'a> {
+pub(super) struct Table<'a> {
     /// The paths, by what they match.
     pub paths: BTreeMap<PathMatch, PathEntry<'a>>,
     /// The backend for requests that no path matches.
@@ -54,7 +54,7 @@ struct WrittenPath<'a> {
 }
 
 /// Merges the paths of all Ingresses on a host, which come the oldest first.
-pub fn build<'a>(
+pub(super) fn build<'a>(
     host: &Host,
     claimants: &'a [Claimant],
     regexes: Regexes,

@@ -11,7 +11,7 @@ use crate::engine::Reader;
 use crate::resolve::certificate::Names;
 
 /// The `tls` entry that holds for a host.
-pub struct HostTls<'a> {
+pub(super) struct HostTls<'a> {
     /// The Ingress that has it.
     pub ingress: &'a Ingress,
     /// The Secret as `namespace/name`; none means the default certificate.
@@ -20,7 +20,7 @@ pub struct HostTls<'a> {
 }
 
 /// Chooses among all Ingresses on a host: the oldest that has an entry for it wins.
-pub fn choose<'a>(
+pub(super) fn choose<'a>(
     reader: &mut Reader<'_>,
     host: &Host,
     claimants: &'a [Claimant],
@@ -51,7 +51,7 @@ pub fn choose<'a>(
 }
 
 /// The Ingress that decides the certificate of a host: the oldest that has an entry for it.
-pub fn claimant<'a>(host: &Host, claimants: &'a [Claimant]) -> Option<&'a Claimant> {
+pub(crate) fn claimant<'a>(host: &Host, claimants: &'a [Claimant]) -> Option<&'a Claimant> {
     if *host == Host::any() {
         return None;
     }

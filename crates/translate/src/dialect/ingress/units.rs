@@ -9,7 +9,7 @@ use crate::engine::{Bond, NewlyClaimed, Own, Stays, Unit, UnitKind, Viewers};
 use crate::settings::Settings;
 
 /// The claims of one Ingress, by `namespace/name`, and the findings about it alone.
-pub static INGRESS: UnitKind = UnitKind {
+pub(crate) static INGRESS: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Ingress,
     // A host reads the Ingresses that claim it whole.
     bond: Bond {
@@ -22,7 +22,7 @@ pub static INGRESS: UnitKind = UnitKind {
 
 /// Findings about one ConfigMap of an ingress-nginx, by `namespace/name`. The one that the settings
 /// name is missed where it is not there.
-pub static CONFIG_MAP: UnitKind = UnitKind {
+pub(crate) static CONFIG_MAP: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Ingress,
     stays: |unit, settings| {
         let named = settings.nginx_config_map.as_ref();
@@ -47,12 +47,12 @@ impl Unit {
 }
 
 /// The unit that an object is there with, for kinds that claim hosts.
-pub fn claimant(key: &ObjectKey) -> Option<Unit> {
+pub(crate) fn claimant(key: &ObjectKey) -> Option<Unit> {
     (key.kind == ObjectKind::Ingress).then(|| Unit::ingress(key.id().clone()))
 }
 
 /// The claims of an object, and those of them that may be new.
-pub fn newly(old: &Object, new: &Object, settings: &Settings) -> Option<NewlyClaimed> {
+pub(crate) fn newly(old: &Object, new: &Object, settings: &Settings) -> Option<NewlyClaimed> {
     match (old, new) {
         (Object::Ingress(old), Object::Ingress(new)) => {
             Some(newly_claimed(old, new, &settings.ignore_annotations))
@@ -62,7 +62,7 @@ pub fn newly(old: &Object, new: &Object, settings: &Settings) -> Option<NewlyCla
 }
 
 /// The units that are there because of the settings.
-pub fn roots(settings: &Settings) -> Option<Unit> {
+pub(crate) fn roots(settings: &Settings) -> Option<Unit> {
     let named = settings.nginx_config_map.as_ref();
     named.map(|key| Unit::config_map(key.id().clone()))
 }

@@ -25,7 +25,7 @@ const REPEATED: usize = 2;
 /// Its paths, what their regexes take and what its annotations say on each, and hosts that it
 /// names for TLS beyond those of its rules: each has a domain. An alias has all of its paths once
 /// more, and a redirect to a rule's host is one. What annotations say that no path has counts once.
-pub fn weigh(ingress: &Ingress) -> u64 {
+pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
     let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len()).sum();

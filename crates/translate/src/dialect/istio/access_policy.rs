@@ -30,7 +30,7 @@ const ELSEWHERE: &str = "selects other workloads, which are not served here";
 const COMPARE: &str = "compare it with --gateway-labels if it is for the gateway";
 
 /// The name of the access policy that an object makes.
-pub fn name(key: &ObjectKey) -> Name {
+pub(super) fn name(key: &ObjectKey) -> Name {
     let word = match key.kind {
         ObjectKind::RequestAuthentication => "authentication",
         _ => "authorization",
@@ -39,7 +39,7 @@ pub fn name(key: &ObjectKey) -> Name {
 }
 
 /// Translates an AuthorizationPolicy or RequestAuthentication.
-pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
+pub(super) fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let mut output = Output::default();
     let Some(object) = reader.itself(key) else {
         return output;

@@ -12,7 +12,7 @@ use super::rule_problem::RuleProblem;
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Whether a rule answers with more than may be sent: then it answers 503.
-pub fn is_closed(route: &HttpRoute) -> bool {
+pub(super) fn is_closed(route: &HttpRoute) -> bool {
     let Some(rare) = route.rare.as_deref() else {
         return false;
     };
@@ -23,7 +23,7 @@ pub fn is_closed(route: &HttpRoute) -> bool {
 }
 
 /// The body as it is written.
-pub fn bytes_of(written: &DirectResponse) -> &[u8] {
+pub(super) fn bytes_of(written: &DirectResponse) -> &[u8] {
     let body = written.body.as_ref();
     let text = body.and_then(|body| body.string.as_ref());
     let bytes = body.and_then(|body| body.bytes.as_ref());
@@ -35,7 +35,7 @@ pub fn bytes_of(written: &DirectResponse) -> &[u8] {
 }
 
 /// The action of a rule that answers by itself.
-pub fn respond(written: &DirectResponse, problems: &mut Vec<RuleProblem>) -> Action {
+pub(super) fn respond(written: &DirectResponse, problems: &mut Vec<RuleProblem>) -> Action {
     let body = bytes_of(written);
     if body.len() > BODY_BYTES_MAX {
         problems.push(RuleProblem {

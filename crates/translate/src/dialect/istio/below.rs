@@ -17,7 +17,12 @@ use crate::resolve::{Shade, names};
 use crate::settings::CatchAll;
 
 /// Tells Gateways whose servers may not answer for hosts that nobody names.
-pub fn judge_unnamed(reader: &mut Reader<'_>, host: &Host, sites: &[Site], output: &mut Output) {
+pub(super) fn judge_unnamed(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    sites: &[Site],
+    output: &mut Output,
+) {
     if host.pattern() != Pattern::Any {
         return;
     }
@@ -36,7 +41,7 @@ pub fn judge_unnamed(reader: &mut Reader<'_>, host: &Host, sites: &[Site], outpu
 
 /// Whether a VirtualService for hosts that nobody names has a way in that may answer for them.
 /// Plain connections have no names, and are of their port.
-pub fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService) -> bool {
+pub(super) fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService) -> bool {
     let (host, own) = (Host::any(), service.meta.key.namespace());
     let named = binding::gateways(service).iter();
     let mut named = named.filter_map(|text| names::gateway(text, own));
@@ -52,7 +57,7 @@ pub fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService) -> boo
 
 /// Adds the domains of a host that its VirtualServices enter by servers above it, where no domain
 /// of those answers: as the first of them says.
-pub fn add(
+pub(super) fn add(
     reader: &mut Reader<'_>,
     shared: &Shared,
     (scene, tenants): (&HostScene<'_>, &[Tenant]),
@@ -92,7 +97,7 @@ pub fn add(
 }
 
 /// Whether a VirtualService has rules for what comes by a way in, once TLS has ended there.
-pub fn serves(service: &VirtualService, way: &Entrance) -> bool {
+pub(super) fn serves(service: &VirtualService, way: &Entrance) -> bool {
     match way.door {
         Door::Tls | Door::Closed => !service.spec.http.is_empty(),
         Door::TlsStream => !service.spec.tcp.is_empty(),
@@ -123,7 +128,7 @@ fn is_bare(reader: &mut Reader<'_>, scene: &HostScene<'_>, site: &Site, way: &En
 }
 
 /// Whether a server is for hosts that nobody names, for which it may not answer.
-pub fn is_unanswered(reader: &Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
+pub(super) fn is_unanswered(reader: &Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
     let any = Host::any();
     if !reader.is_named(gateway, Some(way.server), &any) {
         return false;
@@ -135,7 +140,7 @@ pub fn is_unanswered(reader: &Reader<'_>, gateway: &Gateway, way: &Entrance) -> 
 
 /// Adds the domain of a host as the Gateway says that ends TLS for a wildcard above it. Whether it
 /// did.
-pub fn inherit(
+pub(crate) fn inherit(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,

@@ -9,7 +9,7 @@ use myriad_model::{Action, PathMatch, Policy, Test, ValueMatch};
 use crate::regex::{Regexes, literal_start};
 
 /// The rest of a match without its regexes beyond the bound: it takes at least as much.
-pub struct Rest {
+pub(super) struct Rest {
     /// The path, or how all of its paths begin.
     pub path: PathMatch,
     /// The conditions that can be asked.
@@ -20,7 +20,7 @@ pub struct Rest {
 
 impl Rest {
     /// The rest of a match with this `uri`, once one of its regexes was too many.
-    pub fn of(
+    pub(super) fn of(
         uri: Option<&StringMatch>,
         path: PathMatch,
         conditions: Vec<ValueMatch>,
@@ -49,12 +49,12 @@ impl Rest {
     }
 
     /// Whether it has to be closed when a rule does this.
-    pub fn is_closed(&self, action: &Action, policy: &Policy) -> bool {
+    pub(super) fn is_closed(&self, action: &Action, policy: &Policy) -> bool {
         self.is_exact || restricts(action, policy)
     }
 
     /// The outcome for what it takes, in the words of a finding.
-    pub fn becomes(&self, is_closed: bool) -> String {
+    pub(super) fn becomes(&self, is_closed: bool) -> String {
         if !is_closed {
             return "so the match has no effect".to_owned();
         }

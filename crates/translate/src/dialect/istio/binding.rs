@@ -26,14 +26,14 @@ const WAYS_OF_MANY: usize = 16;
 
 /// The entries of `spec.gateways` that take effect: the first ones, so many that they and the hosts
 /// are within the bound. At least one is left.
-pub fn gateways(service: &VirtualService) -> &[Box<str>] {
+pub(super) fn gateways(service: &VirtualService) -> &[Box<str>] {
     let all = &*service.spec.gateways;
     let max = (PAIRS_MAX / hosts(service)).clamp(1, GATEWAYS_MAX);
     all.get(..max).unwrap_or(all)
 }
 
 /// The most ways in to each host of a VirtualService.
-pub fn ways_max(service: &VirtualService) -> usize {
+pub(super) fn ways_max(service: &VirtualService) -> usize {
     (WAYS_MAX / hosts(service)).clamp(WAYS_OF_MANY, WAYS_OF_FEW)
 }
 
@@ -46,12 +46,12 @@ fn hosts(service: &VirtualService) -> usize {
 
 /// Whether a match lists more Gateways than have an effect. It is for all of them then, and closed:
 /// a rule behind it may let through what it kept from some.
-pub fn is_beyond(written: &[Box<str>]) -> bool {
+pub(super) fn is_beyond(written: &[Box<str>]) -> bool {
     written.len() > NAMES_MAX
 }
 
 /// The problems of matches that list more Gateways than have an effect.
-pub fn judge_matches(service: &VirtualService) -> Vec<Finding> {
+pub(super) fn judge_matches(service: &VirtualService) -> Vec<Finding> {
     let spec = &service.spec;
     let http = spec.http.iter().map(|rule| {
         let lists = rule.matches.iter().map(|matched| &matched.rare().gateways);
@@ -91,7 +91,7 @@ fn lists_too_many(service: &VirtualService, field: String) -> Finding {
 }
 
 /// The problem of ways in to a host beyond the bound.
-pub fn beyond_ways(service: &VirtualService, max: usize) -> Finding {
+pub(super) fn beyond_ways(service: &VirtualService, max: usize) -> Finding {
     Finding::new(
         Severity::Error,
         &service.meta.key,
@@ -105,7 +105,7 @@ pub fn beyond_ways(service: &VirtualService, max: usize) -> Finding {
 }
 
 /// The problem of Gateways that are beyond the bound.
-pub fn judge(service: &VirtualService) -> Option<Finding> {
+pub(super) fn judge(service: &VirtualService) -> Option<Finding> {
     let count = gateways(service).len();
     let left = service.spec.gateways.len() - count;
     (left > 0).then(|| {

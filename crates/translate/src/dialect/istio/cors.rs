@@ -13,7 +13,7 @@ use crate::resolve::sendable::has_control;
 const LIST_BYTES_MAX: usize = 8 << 10;
 
 /// The policy, without what cannot be sent.
-pub fn build(written: &CorsPolicy, problems: &mut Vec<RuleProblem>) -> Cors {
+pub(super) fn build(written: &CorsPolicy, problems: &mut Vec<RuleProblem>) -> Cors {
     let (origins, patterns) = origins(written, problems);
     let mut listed = |written: &[Box<str>], field: &str| names(written, field, problems);
     let age = written.max_age.unwrap_or_default().as_secs();

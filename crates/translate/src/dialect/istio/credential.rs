@@ -14,7 +14,7 @@ use crate::resolve::{Above, CREDENTIAL_NAMESPACES, Shade};
 use crate::settings::GatewayCredentials;
 
 /// The Secret of a credential.
-pub struct Credential {
+pub(super) struct Credential {
     /// Its `namespace/name`.
     pub secret: Arc<str>,
     /// Whether it is there and the Gateway may not use it.
@@ -24,7 +24,7 @@ pub struct Credential {
 /// Finds the Secret of a credential that a Gateway of a namespace names: in the namespace of the
 /// gateway's workload, as Istio has it, or else in that of the Gateway itself. One that the Gateway
 /// may not use counts as absent.
-pub fn find(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Credential {
+pub(super) fn find(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Credential {
     let of_view = reader.view().namespace();
     let of_workload = format!("{of_view}/{credential}");
     let is_there = reader.has_secret(&of_workload);
@@ -49,7 +49,7 @@ pub fn find(reader: &mut Reader<'_>, credential: &str, namespace: &str) -> Crede
 
 /// Whether a server ends TLS by a certificate that is neither its Gateway's own nor lent to it: of
 /// a Secret beside the gateway's workload that it uses only because every Gateway may.
-pub fn is_borrowed(reader: &mut Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
+pub(super) fn is_borrowed(reader: &mut Reader<'_>, gateway: &Gateway, way: &Entrance) -> bool {
     let (settings, own) = (reader.settings(), gateway.meta.key.namespace());
     let is_open = settings.gateway_credentials == GatewayCredentials::Any;
     if !is_open || !way.door.ends_tls() || reader.view().is_of(own) {
@@ -67,7 +67,7 @@ pub fn is_borrowed(reader: &mut Reader<'_>, gateway: &Gateway, way: &Entrance) -
 
 /// The older wildcard of another namespace that keeps handshakes for a host from what a server for
 /// exactly that host shows: nobody lent its certificate, so it counts as none.
-pub fn keeper<'a>(
+pub(super) fn keeper<'a>(
     reader: &mut Reader<'_>,
     above: &'a Above,
     site: &Site,
@@ -79,7 +79,7 @@ pub fn keeper<'a>(
 }
 
 /// The finding about a server whose certificate counts as none for a host.
-pub fn kept_from(
+pub(super) fn kept_from(
     reader: &mut Reader<'_>,
     host: &Host,
     (site, way): (&Site, &Entrance),

@@ -13,7 +13,7 @@ use crate::resolve::names::broader;
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces};
 
 /// A listener, and what is done there.
-pub struct End {
+pub(crate) struct End {
     /// The listener.
     pub listener: Name,
     /// The namespaces that may answer there too.
@@ -27,7 +27,7 @@ pub struct End {
 /// The ways in to what is below a wildcard, found once for all VirtualServices of a namespace: by
 /// Gateway, pattern of its servers, and namespace.
 #[derive(Default)]
-pub struct Ways(HashMap<Way, Option<Arc<Entered>>>);
+pub(crate) struct Ways(HashMap<Way, Option<Arc<Entered>>>);
 
 /// A Gateway, a pattern of its servers, and the namespace that they are asked for.
 type Way = (Arc<str>, Host, Arc<str>);
@@ -71,7 +71,7 @@ impl Ways {
 }
 
 /// The deeds of a Gateway for a wildcard that its servers name.
-pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Vec<End> {
+pub(crate) fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Vec<End> {
     let ways = entrance::effective(reader, gateway, pattern).into_iter();
     let known = entrance::admitted(reader, gateway, pattern);
     let end = |way: Entrance| {
@@ -97,7 +97,7 @@ pub fn of_gateway(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) ->
 
 /// The VirtualServices for a wildcard that may have an effect on it: of its owner, and those that a
 /// Gateway of the owner for the wildcard lets in.
-pub fn services_of(
+pub(crate) fn services_of(
     reader: &mut Reader<'_>,
     claims: &Claims,
     (owner, sites): (Option<&Claim>, &[Arc<Gateway>]),
@@ -125,7 +125,7 @@ pub fn services_of(
 
 /// The deeds of VirtualServices for broader patterns, by the servers that name a wildcard: they
 /// enter by each of those, and claim nothing of it.
-pub fn of_broader(
+pub(crate) fn of_broader(
     reader: &mut Reader<'_>,
     pattern: &Host,
     (owner, sites): (Option<&Claim>, &[Arc<Gateway>]),
@@ -171,7 +171,7 @@ fn answers(service: &VirtualService, way: Entrance) -> Option<End> {
 }
 
 /// The deeds of a VirtualService for a wildcard that it names.
-pub fn of_service(
+pub(crate) fn of_service(
     reader: &mut Reader<'_>,
     ways: &mut Ways,
     service: &Arc<VirtualService>,

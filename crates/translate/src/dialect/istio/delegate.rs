@@ -21,7 +21,7 @@ const LOOKS: usize = 4;
 
 /// The rules that stand in the place of a rule which delegates.
 #[derive(Default)]
-pub struct Followed {
+pub(super) struct Followed {
     /// The rules, in their order.
     pub rules: Vec<Rule>,
     /// The problem, where some are beyond the bound: then the last rule closes what is left.
@@ -29,10 +29,10 @@ pub struct Followed {
 }
 
 /// Why a delegate has no effect: what is wrong, and what to do.
-pub type Undelegated = (String, &'static str);
+pub(super) type Undelegated = (String, &'static str);
 
 /// A rule as it is obeyed: with the object that its text stands in, and its place there.
-pub struct Rule {
+pub(super) struct Rule {
     /// The object, for names and findings.
     pub service: Arc<VirtualService>,
     /// Its place in `spec.http`.
@@ -45,7 +45,7 @@ pub struct Rule {
 }
 
 /// The text of a rule. Most stand as they are in their object, and are not copied out of it.
-pub enum Text {
+pub(super) enum Text {
     /// The rule of an object at a place.
     Own(Arc<VirtualService>, usize),
     /// One that is merged with the rule that delegates to it.
@@ -69,7 +69,7 @@ impl Deref for Text {
 ///
 /// # Errors
 /// Why there are none.
-pub fn follow(
+pub(super) fn follow(
     reader: &mut Reader<'_>,
     (of_root, root_at): (&Arc<VirtualService>, usize),
     root: &HttpRoute,

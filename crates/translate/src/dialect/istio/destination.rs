@@ -14,7 +14,7 @@ use crate::settings::NAMES_MAX;
 
 /// Why requests to a destination get 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub(super) struct Lost {
     /// The field below the destination.
     pub field: &'static str,
     /// The problem.
@@ -35,7 +35,7 @@ pub struct Resolved {
 ///
 /// # Errors
 /// Why there is none.
-pub fn resolve(
+pub(super) fn resolve(
     reader: &mut Reader<'_>,
     destination: &Destination,
     namespace: &str,

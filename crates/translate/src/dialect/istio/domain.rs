@@ -18,7 +18,7 @@ use crate::resolve::CREDENTIAL_NAMESPACES;
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
-pub const CLOSED: &str = "closed";
+pub(crate) const CLOSED: &str = "closed";
 
 /// The answer of a listener for a host; equal ones share a domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ struct Answer {
 
 /// Takes out the domain of an Ingress where an older Gateway of the same owner ends TLS: what that
 /// asks of clients must not go with it.
-pub fn yield_to_older(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Output) {
+pub(super) fn yield_to_older(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Output) {
     let (host, sites) = (scene.host, &scene.sites);
     let mut resources = output.resources.iter();
     let domain = resources.position(|(_, it)| matches!(it.value, Value::Domain(_)));
@@ -85,7 +85,7 @@ pub fn yield_to_older(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &m
 
 /// Adds the domains of a host: on each listener, what the oldest Gateway says that ends TLS for
 /// exactly this host there, unless an Ingress has it.
-pub fn add(
+pub(super) fn add(
     reader: &mut Reader<'_>,
     shared: &Shared,
     (scene, holders): (&HostScene<'_>, &Holders),
@@ -119,7 +119,7 @@ pub fn add(
 }
 
 /// Adds the domain of a host on the listener of a server above it, as that server says.
-pub fn add_as(
+pub(super) fn add_as(
     reader: &mut Reader<'_>,
     shared: &Shared,
     host: &Host,
@@ -131,7 +131,7 @@ pub fn add_as(
 }
 
 /// Whether there is a domain on a listener already.
-pub fn is_there(output: &Output, listener: &Name) -> bool {
+pub(crate) fn is_there(output: &Output, listener: &Name) -> bool {
     let mut resources = output.resources.iter();
     resources.any(|(_, resource)| match &resource.value {
         Value::Domain(domain) => domain.listeners.contains(listener),

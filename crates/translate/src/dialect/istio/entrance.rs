@@ -19,7 +19,7 @@ use crate::settings::{CatchAll, Settings};
 
 /// The treatment of connections at a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Door {
+pub(crate) enum Door {
     /// Serves plain HTTP.
     Plain,
     /// Sends every request to HTTPS.
@@ -38,19 +38,19 @@ pub enum Door {
 
 impl Door {
     /// Whether handshakes end here, even if for nobody.
-    pub fn ends_tls(&self) -> bool {
+    pub(crate) fn ends_tls(&self) -> bool {
         matches!(self, Door::Tls | Door::TlsStream | Door::Closed)
     }
 
     /// Whether handshakes come to it, wherever they end.
-    pub fn takes_tls(&self) -> bool {
+    pub(crate) fn takes_tls(&self) -> bool {
         self.ends_tls() || *self == Door::Passing
     }
 }
 
 /// A server that can be entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entrance {
+pub(crate) struct Entrance {
     /// The port as written.
     pub port: u16,
     /// The listener that stands for it.
@@ -76,7 +76,7 @@ pub struct Opening {
 
 /// The ones who enter by the servers of a Gateway, and the ports whose address it may say.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Entering {
+pub(crate) struct Entering {
     /// The namespace whose objects enter; none for all servers, whoever they admit.
     pub namespace: Option<Box<str>>,
     /// The ports whose address the Gateway may say.
@@ -84,10 +84,10 @@ pub struct Entering {
 }
 
 /// The place of a host of a server: that of the server in its Gateway, and that among its hosts.
-pub type ServerEntry = (usize, usize);
+pub(crate) type ServerEntry = (usize, usize);
 
 /// The entries that name a host, in their order.
-pub fn entries(gateway: &GatewaySpec, host: &Host) -> Vec<ServerEntry> {
+pub(crate) fn entries(gateway: &GatewaySpec, host: &Host) -> Vec<ServerEntry> {
     let servers = gateway.servers.iter().enumerate();
     let entries = servers.flat_map(|(at, server)| {
         let hosts = server.hosts.iter().enumerate();
@@ -99,7 +99,7 @@ pub fn entries(gateway: &GatewaySpec, host: &Host) -> Vec<ServerEntry> {
 
 /// The entrances that name a pattern; where a namespace is given, those that admit its objects. Of
 /// servers that nobody tells apart there is the first.
-pub fn for_host(
+pub(crate) fn for_host(
     reader: &mut Reader<'_>,
     gateway: &Gateway,
     host: &Host,
@@ -121,7 +121,7 @@ pub fn for_host(
 }
 
 /// The ways in by some entries of a Gateway, the first of those that nobody tells apart.
-pub fn openings(
+pub(crate) fn openings(
     gateway: &Gateway,
     entries: &[ServerEntry],
     settings: &Settings,
@@ -171,14 +171,14 @@ pub fn openings(
 
 /// The entrances that name a pattern and have a say on it: for names that nobody claims those that
 /// [`keep_answering`] leaves, and otherwise all.
-pub fn effective(reader: &mut Reader<'_>, gateway: &Gateway, host: &Host) -> Vec<Entrance> {
+pub(crate) fn effective(reader: &mut Reader<'_>, gateway: &Gateway, host: &Host) -> Vec<Entrance> {
     let mut ways = for_host(reader, gateway, host, None);
     keep_answering(reader, gateway, host, &mut ways);
     ways
 }
 
 /// Leaves of the entrances for hosts that nobody names those that may answer for them.
-pub fn keep_answering(
+pub(crate) fn keep_answering(
     reader: &Reader<'_>,
     gateway: &Gateway,
     host: &Host,
@@ -206,10 +206,10 @@ fn answers_unnamed(reader: &Reader<'_>, namespace: &str, way: &Entrance) -> bool
 }
 
 /// The namespaces that servers let in, as written, by port, listener and door.
-pub type Admitted = HashMap<(u16, Name, Door), Namespaces>;
+pub(crate) type Admitted = HashMap<(u16, Name, Door), Namespaces>;
 
 /// The namespaces that the servers of a Gateway let in by a pattern.
-pub fn admitted(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Admitted {
+pub(crate) fn admitted(reader: &mut Reader<'_>, gateway: &Gateway, pattern: &Host) -> Admitted {
     let own = gateway.meta.key.namespace();
     let mut found: HashMap<_, Vec<Box<str>>> = HashMap::new();
     for (at, place) in reader.server_entries(gateway, pattern) {
@@ -267,13 +267,18 @@ fn is_passing(server: &Server) -> bool {
 }
 
 /// The field of a server, for the finding of a host.
-pub fn field(reader: &mut Reader<'_>, gateway: &ObjectKey, server: usize, end: &str) -> String {
+pub(crate) fn field(
+    reader: &mut Reader<'_>,
+    gateway: &ObjectKey,
+    server: usize,
+    end: &str,
+) -> String {
     reader.note_places(gateway.id());
     format!("spec.servers[{server}].{end}")
 }
 
 /// The problems of a server, whoever binds to it, and the listener that it stands on.
-pub fn judge(
+pub(crate) fn judge(
     reader: &mut Reader<'_>,
     key: &ObjectKey,
     at: usize,

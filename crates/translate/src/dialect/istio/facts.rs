@@ -12,7 +12,7 @@ use crate::store::{Fact, FactHasher, object_fact};
 
 /// Something that a unit may read of an object of Istio's at gateways.
 #[derive(Clone, Copy, Debug, Hash)]
-pub enum IstioFact<'a> {
+pub(crate) enum IstioFact<'a> {
     /// Whether an Istio Gateway is there and of this role.
     Gateway(&'a str),
     /// The servers of an Istio Gateway that name a host.
@@ -35,7 +35,7 @@ impl Fact for IstioFact<'_> {
 }
 
 /// Adds what differs between an object and its successor, either of which may be absent.
-pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
+pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
     let (hasher, id) = (scene.hasher, key.id());
     match key.kind {
         ObjectKind::IstioGateway => {
@@ -121,7 +121,7 @@ fn is_shade_same(old: &VirtualService, new: &VirtualService) -> bool {
 }
 
 /// The facts under which an object is found that is not found by its key alone.
-pub fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
     match object {
         Object::VirtualService(service) => {
             for (gateway, host) in bound(service) {

@@ -6,7 +6,7 @@ use myriad_model::{Abort, AbortAnswer, Delay, Fault, Share};
 use super::rule_problem::RuleProblem;
 
 /// The fault; none where nothing is delayed or aborted.
-pub fn build(written: &HttpFault, problems: &mut Vec<RuleProblem>) -> Option<Fault> {
+pub(super) fn build(written: &HttpFault, problems: &mut Vec<RuleProblem>) -> Option<Fault> {
     let delay = written.delay.as_ref().and_then(|it| delay(it, problems));
     let abort = written.abort.as_ref().and_then(|it| abort(it, problems));
     (delay.is_some() || abort.is_some()).then_some(Fault { delay, abort })
@@ -75,7 +75,11 @@ fn grpc_status(word: &str) -> Option<u8> {
 }
 
 /// A share; none, and nothing is done, where it is 0 or no share.
-pub fn share(percent: Percent, field: &str, problems: &mut Vec<RuleProblem>) -> Option<Share> {
+pub(super) fn share(
+    percent: Percent,
+    field: &str,
+    problems: &mut Vec<RuleProblem>,
+) -> Option<Share> {
     let ppm = percent.value * 10_000.0;
     if !(0.0..=1_000_000.0).contains(&ppm) {
         problems.push(RuleProblem {

@@ -9,13 +9,13 @@ use crate::resolve::sendable::has_control;
 
 /// The most bytes that a rule and one of its destinations may add to a request and its response in
 /// all, separators of names and values included.
-pub const HEADER_BYTES_MAX: usize = 32 << 10;
+pub(super) const HEADER_BYTES_MAX: usize = 32 << 10;
 
 /// The bytes that separate a header's name from its value, and end it.
 const SEPARATOR_BYTES: usize = 4;
 
 /// How much the destinations of a rule may add beside the headers of the rule.
-pub fn bytes_left(edits: Option<&HeaderEdits>) -> usize {
+pub(super) fn bytes_left(edits: Option<&HeaderEdits>) -> usize {
     let Some(HeaderEdits { request, response }) = edits else {
         return HEADER_BYTES_MAX;
     };
@@ -30,7 +30,7 @@ fn header_bytes(name: &str, value: &str) -> usize {
 }
 
 /// The edits of headers; none where nothing is changed. No more than `left` bytes are added.
-pub fn headers(
+pub(super) fn headers(
     written: &Headers,
     field: &str,
     mut left: usize,

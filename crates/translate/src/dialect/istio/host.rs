@@ -22,7 +22,12 @@ use crate::resolve::{Above, Claim, Claims};
 const TO_TLS_STATUS: u16 = 301;
 
 /// Whether a server of a Gateway covers a host and admits a namespace.
-pub fn is_covered(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace: &str) -> bool {
+pub(crate) fn is_covered(
+    reader: &mut Reader<'_>,
+    gateway: &str,
+    host: &Host,
+    namespace: &str,
+) -> bool {
     let mut patterns = vec![host.clone()];
     patterns.extend(broader(host));
     patterns.iter().any(|pattern| {
@@ -36,7 +41,12 @@ pub fn is_covered(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace
 
 /// The listeners where a Gateway hands on handshakes for a host as they come, of servers that
 /// admit a namespace.
-pub fn passing(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace: &str) -> Vec<Name> {
+pub(crate) fn passing(
+    reader: &mut Reader<'_>,
+    gateway: &str,
+    host: &Host,
+    namespace: &str,
+) -> Vec<Name> {
     let mut patterns = vec![host.clone()];
     patterns.extend(broader(host));
     let mut found = Vec::new();
@@ -52,7 +62,7 @@ pub fn passing(reader: &mut Reader<'_>, gateway: &str, host: &Host, namespace: &
 }
 
 /// Adds the domain and the routes of a host.
-pub fn add_host(
+pub(crate) fn add_host(
     reader: &mut Reader<'_>,
     shared: &Shared,
     scene: HostScene<'_>,
@@ -77,7 +87,7 @@ pub fn add_host(
 
 /// The claims of Gateways and VirtualServices to a host. A server for hosts that nobody names lets
 /// others claim them, and claims none.
-pub fn claims_to(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Claim> {
+pub(crate) fn claims_to(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Claim> {
     let is_disputed = reader.settings().late_claims && claims.are_of_several();
     let mut found = Vec::new();
     if host.pattern() != Pattern::Any {
@@ -103,7 +113,11 @@ pub fn claims_to(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<C
 /// The claim of a VirtualService, which has a host no longer than the Gateways by which it enters
 /// cover it: a tenant could keep an old one and make its Gateway later. Gateways beside their
 /// workload are the operator's, who may make them anew.
-pub fn claim_of_service(reader: &mut Reader<'_>, host: &Host, service: &VirtualService) -> Claim {
+pub(crate) fn claim_of_service(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    service: &VirtualService,
+) -> Claim {
     let claim = reader.claim(&service.meta, host);
     if !reader.settings().late_claims {
         return claim;
@@ -140,7 +154,7 @@ pub fn claim_of_service(reader: &mut Reader<'_>, host: &Host, service: &VirtualS
 }
 
 /// The Gateways that name a host and take effect on it, the oldest first.
-pub fn own_sites(
+pub(crate) fn own_sites(
     reader: &mut Reader<'_>,
     host: &Host,
     claims: &Claims,
@@ -156,7 +170,7 @@ pub fn own_sites(
 
 /// The listeners where Gateways end TLS for exactly this host, by what no wildcard above it keeps
 /// them from.
-pub fn tls_listeners(
+pub(crate) fn tls_listeners(
     reader: &mut Reader<'_>,
     host: &Host,
     sites: &[Site],
@@ -174,7 +188,7 @@ pub fn tls_listeners(
 }
 
 /// The Gateways that VirtualServices of the owner of a host name, and that it lets in so.
-pub fn named_by_owner(
+pub(crate) fn named_by_owner(
     reader: &mut Reader<'_>,
     claims: &Claims,
     owner: Option<&Claim>,
@@ -216,7 +230,7 @@ fn takes_effect(
 
 /// The Gateways that matter to a host, the oldest first. Those that name it and are of others than
 /// its owner get a finding.
-pub fn gather_sites(
+pub(crate) fn gather_sites(
     reader: &mut Reader<'_>,
     host: &Host,
     claims: &Claims,
@@ -290,7 +304,7 @@ fn add_redirect(
 }
 
 /// Adds the route of a host by which a Gateway sends requests to HTTPS, with the end of its name.
-pub fn redirect_to_tls(
+pub(crate) fn redirect_to_tls(
     reader: &Reader<'_>,
     host: &Host,
     gateway: &Arc<str>,

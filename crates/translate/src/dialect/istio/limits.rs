@@ -11,7 +11,7 @@ use crate::limit::{self, WrittenLimit};
 const KEY: &str = "myriad.dev/rate-limit";
 
 /// The limits of the routes of a rule.
-pub fn of_rule(host: &Host, rule: &Rule) -> Box<[RateLimit]> {
+pub(super) fn of_rule(host: &Host, rule: &Rule) -> Box<[RateLimit]> {
     let written = read(&rule.service).flatten().unwrap_or_default();
     let object = format!("VirtualService/{}", rule.service.meta.key.id());
     let route = rule.at.to_string();
@@ -20,12 +20,12 @@ pub fn of_rule(host: &Host, rule: &Rule) -> Box<[RateLimit]> {
 }
 
 /// Whether limits were meant that nobody can read: then nothing is served.
-pub fn is_closed(rule: &Rule) -> bool {
+pub(super) fn is_closed(rule: &Rule) -> bool {
     read(&rule.service) == Some(None)
 }
 
 /// The problem of the limits of a VirtualService.
-pub fn judge(service: &VirtualService) -> Option<Finding> {
+pub(super) fn judge(service: &VirtualService) -> Option<Finding> {
     let is_closed = read(service) == Some(None);
     is_closed.then(|| {
         Finding::new(

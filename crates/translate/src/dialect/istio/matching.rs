@@ -9,7 +9,7 @@ use crate::regex::compiles;
 
 /// A part of a match that nothing can fit, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub(super) struct Unfit {
     /// The field below the match.
     pub field: String,
     /// The problem.
@@ -29,7 +29,7 @@ const BAD_CLAIM: &str = "names no claim as @request.auth.claims.a.b or @request.
 const CLAIMS: &str = "@request.auth.claims";
 
 /// Whether the workload that is served here may be the source that a match names.
-pub fn is_source(matched: &HttpMatch, view: &Viewpoint<'_>) -> bool {
+pub(super) fn is_source(matched: &HttpMatch, view: &Viewpoint<'_>) -> bool {
     let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
     let labels = matched.source_labels.as_deref();
     is_workload(
@@ -40,7 +40,7 @@ pub fn is_source(matched: &HttpMatch, view: &Viewpoint<'_>) -> bool {
 }
 
 /// Whether the workload that is served here has these labels and is of this namespace.
-pub fn is_workload(labels: &Labels, namespace: &str, view: &Viewpoint<'_>) -> bool {
+pub(super) fn is_workload(labels: &Labels, namespace: &str, view: &Viewpoint<'_>) -> bool {
     view.has_labels(labels) && (namespace.is_empty() || view.is_of(namespace))
 }
 
@@ -48,7 +48,7 @@ pub fn is_workload(labels: &Labels, namespace: &str, view: &Viewpoint<'_>) -> bo
 ///
 /// # Errors
 /// The part that fits no request.
-pub fn path(matched: Option<&HttpMatch>) -> Result<PathMatch, Unfit> {
+pub(super) fn path(matched: Option<&HttpMatch>) -> Result<PathMatch, Unfit> {
     let everything = PathMatch::Prefix("/".into());
     let Some((matched, uri)) = matched.and_then(|it| Some((it, it.uri.as_ref()?))) else {
         return Ok(everything);
@@ -86,7 +86,7 @@ fn regex(text: &str) -> PathMatch {
 ///
 /// # Errors
 /// The part that fits no request.
-pub fn conditions(matched: Option<&HttpMatch>) -> Result<Vec<ValueMatch>, Unfit> {
+pub(super) fn conditions(matched: Option<&HttpMatch>) -> Result<Vec<ValueMatch>, Unfit> {
     let mut found = Vec::new();
     let Some(matched) = matched else {
         return Ok(found);
@@ -207,7 +207,7 @@ fn condition(
 }
 
 /// A text as a regex for exactly it.
-pub fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
         if letter.is_ascii_punctuation() {

@@ -9,7 +9,7 @@ use crate::resolve::names;
 
 /// Judges the hosts of a VirtualService for the mesh alone: a sidecar knows the hosts of
 /// Services and ServiceEntries, and no others. A wildcard may yet cover one.
-pub fn judge(reader: &mut Reader<'_>, service: &VirtualService) -> Vec<Finding> {
+pub(super) fn judge(reader: &mut Reader<'_>, service: &VirtualService) -> Vec<Finding> {
     let mut gateways = service.spec.gateways.iter();
     if !gateways.all(|it| **it == *names::MESH) {
         return Vec::new();

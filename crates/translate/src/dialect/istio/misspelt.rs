@@ -8,7 +8,7 @@ use myriad_api::{Finding, Severity};
 
 /// The field of a rule that was most likely meant as one of its conditions, where nothing else
 /// narrows the rule: below `match`, or beside it under a name much like it.
-pub fn lost_condition(service: &VirtualService, at: usize) -> Option<&Note> {
+pub(super) fn lost_condition(service: &VirtualService, at: usize) -> Option<&Note> {
     let rule = format!("spec.http[{at}].");
     service.notes.iter().find(|note| match note.kind {
         NoteKind::Unknown => note
@@ -22,7 +22,7 @@ pub fn lost_condition(service: &VirtualService, at: usize) -> Option<&Note> {
 }
 
 /// The finding about a rule that is closed for it.
-pub fn finding(service: &VirtualService, note: &Note) -> Finding {
+pub(super) fn finding(service: &VirtualService, note: &Note) -> Finding {
     Finding::new(
         Severity::Error,
         &service.meta.key,

@@ -25,14 +25,14 @@ const BYTES_LEAST: usize = 2 << 10;
 const SHARE: u64 = 4;
 
 /// The bytes that a route counts for beside its texts.
-pub const ROUTE_BYTES: usize = 64;
+pub(crate) const ROUTE_BYTES: usize = 64;
 
 /// The bytes that a stream route counts for beside its texts: it is a resource of its own.
-pub const STREAM_ROUTE_BYTES: usize = 512;
+pub(crate) const STREAM_ROUTE_BYTES: usize = 512;
 
 /// The bytes that are left on a host, by the namespace of VirtualServices.
 #[derive(Default)]
-pub struct Narrower(BTreeMap<Box<str>, Left>);
+pub(crate) struct Narrower(BTreeMap<Box<str>, Left>);
 
 /// The bytes that are left to one namespace.
 struct Left {
@@ -47,7 +47,7 @@ impl Narrower {
     ///
     /// # Errors
     /// The most that there may be, where they are not within that.
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         reader: &mut Reader<'_>,
         (host, tenant): (&Host, &Tenant),
@@ -91,7 +91,7 @@ fn bytes_max(reader: &mut Reader<'_>, tenant: &Tenant, bound: u64) -> usize {
 }
 
 /// Tells that a rule and all behind it would be repeated on too many hosts.
-pub fn says_too_much(service: &VirtualService, field: &str, max: usize) -> Finding {
+pub(crate) fn says_too_much(service: &VirtualService, field: &str, max: usize) -> Finding {
     Finding::new(
         Severity::Error,
         &service.meta.key,

@@ -17,7 +17,7 @@ use crate::resolve::names::{ServerHost, is_host};
 const LINEAR_MAX: usize = 16;
 
 /// A Gateway and where in it hosts are named.
-pub struct OpenedGateway {
+pub(super) struct OpenedGateway {
     gateway: Arc<Gateway>,
     hasher: RandomState,
     /// Hashes of the hosts that servers name, with their entries, sorted.
@@ -30,7 +30,7 @@ pub struct OpenedGateway {
 
 impl OpenedGateway {
     /// Opens a Gateway, if it has so many servers or hosts that this is worth it.
-    pub fn new(gateway: &Arc<Gateway>) -> Option<Self> {
+    pub(super) fn new(gateway: &Arc<Gateway>) -> Option<Self> {
         let servers = &gateway.spec.servers;
         let names: usize = servers.iter().map(|server| server.hosts.len()).sum();
         if names.max(servers.len()) <= LINEAR_MAX {
@@ -55,37 +55,37 @@ impl OpenedGateway {
     }
 
     /// Whether this is what was opened.
-    pub fn is_of(&self, gateway: &Gateway) -> bool {
+    pub(super) fn is_of(&self, gateway: &Gateway) -> bool {
         std::ptr::eq(Arc::as_ptr(&self.gateway), gateway)
     }
 
     /// How much is indexed.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.named.len()
     }
 
     /// Whether a server says an address.
-    pub fn has_binds(&self) -> bool {
+    pub(super) fn has_binds(&self) -> bool {
         self.has_binds
     }
 
     /// Whether so many entries name a host that their ways in are worth keeping.
-    pub fn has_many(&self, host: &Host) -> bool {
+    pub(super) fn has_many(&self, host: &Host) -> bool {
         self.candidates(host).len() > LINEAR_MAX
     }
 
     /// The ways in that are kept.
-    pub fn kept(&self, asked: &(Host, Entering)) -> Option<&Arc<[Opening]>> {
+    pub(super) fn kept(&self, asked: &(Host, Entering)) -> Option<&Arc<[Opening]>> {
         self.openings.get(asked)
     }
 
     /// Keeps ways in.
-    pub fn keep(&mut self, asked: (Host, Entering), found: Arc<[Opening]>) {
+    pub(super) fn keep(&mut self, asked: (Host, Entering), found: Arc<[Opening]>) {
         self.openings.insert(asked, found);
     }
 
     /// Whether any server names a host, or one of them.
-    pub fn names(&self, server: Option<usize>, host: &Host) -> bool {
+    pub(super) fn names(&self, server: Option<usize>, host: &Host) -> bool {
         let mut candidates = self.candidates(host);
         if let Some(server) = server {
             let from = candidates.partition_point(|(_, (at, _))| *at < server);
@@ -103,7 +103,7 @@ impl OpenedGateway {
     }
 
     /// The entries that name a host, in their order.
-    pub fn entries(&self, host: &Host) -> Vec<ServerEntry> {
+    pub(super) fn entries(&self, host: &Host) -> Vec<ServerEntry> {
         let found = self.candidates(host).iter().map(|(_, entry)| *entry);
         found
             .filter(|entry| self.is_entry_of(*entry, host))

@@ -30,7 +30,7 @@ const RETRY_BACKOFF: Duration = Duration::from_millis(25);
 const AUTHORITY_BYTES_MAX: usize = 8 << 10;
 
 /// The policy of a rule, but for its mirrors.
-pub fn build(route: &HttpRoute, problems: &mut Vec<RuleProblem>) -> Policy {
+pub(crate) fn build(route: &HttpRoute, problems: &mut Vec<RuleProblem>) -> Policy {
     let mut policy = Policy {
         connect_timeout: CONNECT_TIMEOUT,
         read_timeout: IDLE_TIMEOUT,
@@ -68,7 +68,7 @@ pub fn build(route: &HttpRoute, problems: &mut Vec<RuleProblem>) -> Policy {
 }
 
 /// Whether a rule rewrites as nobody can: then it forwards nothing.
-pub fn is_closed(route: &HttpRoute) -> bool {
+pub(crate) fn is_closed(route: &HttpRoute) -> bool {
     let Some(written) = &route.rewrite else {
         return false;
     };

@@ -21,7 +21,7 @@ use crate::view::View;
 
 /// The listener that a server stands on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Stand {
+pub(crate) enum Stand {
     /// One of the process' own two.
     Own(&'static str),
     /// One that is there for Gateways.
@@ -30,7 +30,7 @@ pub enum Stand {
 
 /// The reason why a server has no listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Homeless {
+pub(super) enum Homeless {
     /// Its protocol is none that is known.
     Protocol,
     /// It binds to what is no address.
@@ -45,7 +45,7 @@ pub enum Homeless {
 
 impl Stand {
     /// The name of the listener.
-    pub fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> Name {
         match self {
             Stand::Own(name) => Name::from(*name),
             Stand::Port(key) => key.name(),
@@ -56,7 +56,7 @@ impl Stand {
 /// The ports whose address the Gateways of a namespace may say. Another address may be the same
 /// socket, so that it would be a way to the port of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Binding {
+pub(crate) enum Binding {
     /// None: what they say has no effect.
     Nowhere,
     /// All but those of the process' own two listeners.
@@ -76,7 +76,7 @@ impl Binding {
     }
 
     /// The ports for the Gateways of a namespace.
-    pub fn read(reader: &Reader<'_>, namespace: &str) -> Self {
+    pub(crate) fn read(reader: &Reader<'_>, namespace: &str) -> Self {
         Binding::of(reader.settings(), reader.view().is_of(namespace))
     }
 
@@ -94,7 +94,7 @@ impl Binding {
 ///
 /// # Errors
 /// Why it stands nowhere.
-pub fn place(
+pub(super) fn place(
     server: &Server,
     settings: &Settings,
     binding: Binding,
@@ -139,7 +139,7 @@ pub fn place(
 ///
 /// # Errors
 /// The reason why it has not, such as the claim of another Gateway.
-pub fn admit(
+pub(super) fn admit(
     reader: &mut Reader<'_>,
     (stand, speech): (&Stand, PortSpeech),
     namespace: &str,
@@ -177,7 +177,7 @@ fn realm<'a>(settings: &Settings, namespace: &'a str) -> &'a str {
 ///
 /// # Errors
 /// Why it stands nowhere.
-pub fn stand(
+pub(super) fn stand(
     reader: &mut Reader<'_>,
     gateway: &str,
     server: &Server,
@@ -192,7 +192,7 @@ pub fn stand(
 }
 
 /// The ports that a Gateway claims in a view, each once: within it, the first server wins.
-pub fn claims(
+pub(super) fn claims(
     gateway: Option<&Gateway>,
     view: &View,
     settings: &Settings,
@@ -222,7 +222,7 @@ pub fn claims(
 }
 
 /// Translates the listener of a port.
-pub fn translate(reader: &mut Reader<'_>, key: &PortKey) -> Output {
+pub(super) fn translate(reader: &mut Reader<'_>, key: &PortKey) -> Output {
     let mut output = Output::default();
     let Some(owner) = reader.port_owner(key) else {
         return output;

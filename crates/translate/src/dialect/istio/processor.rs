@@ -11,17 +11,17 @@ use crate::settings::Settings;
 const KEY: &str = "myriad.dev/external-processor";
 
 /// The processor of the routes of a rule.
-pub fn of_rule(rule: &Rule) -> Option<Name> {
+pub(super) fn of_rule(rule: &Rule) -> Option<Name> {
     rule.service.meta.annotation(KEY).map(Name::from)
 }
 
 /// Whether a processor was meant that is none: then nothing is served.
-pub fn is_closed(rule: &Rule, settings: &Settings) -> bool {
+pub(super) fn is_closed(rule: &Rule, settings: &Settings) -> bool {
     is_lost(&rule.service, settings)
 }
 
 /// The problem of the processor of a VirtualService.
-pub fn judge(service: &VirtualService, settings: &Settings) -> Option<Finding> {
+pub(super) fn judge(service: &VirtualService, settings: &Settings) -> Option<Finding> {
     is_lost(service, settings).then(|| {
         Finding::new(
             Severity::Error,
@@ -34,7 +34,7 @@ pub fn judge(service: &VirtualService, settings: &Settings) -> Option<Finding> {
 }
 
 /// Whether a provider is a processor.
-pub fn is_processor(settings: &Settings, name: &str) -> bool {
+pub(super) fn is_processor(settings: &Settings, name: &str) -> bool {
     let mut known = settings.providers.iter();
     known.any(|it| *it.name == *name && matches!(it.provider.protocol, CheckProtocol::Process(_)))
 }

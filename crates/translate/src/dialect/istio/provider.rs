@@ -11,7 +11,7 @@ use crate::resolve::upstream::{self, PortFound};
 use crate::settings::MeshProvider;
 
 /// Translates one provider. A Service that is not there is a provider that is down.
-pub fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
+pub(crate) fn translate(reader: &mut Reader<'_>, name: &Arc<str>) -> Output {
     let mut output = Output::default();
     let settings = reader.settings();
     let mut known = settings.providers.iter();

@@ -8,7 +8,7 @@ use crate::engine::{Output, Reader};
 use crate::resolve::notes;
 
 /// Says which setting stands in the place of each field.
-pub fn judge(reader: &Reader<'_>, config: &ProxyConfig) -> Output {
+pub(super) fn judge(reader: &Reader<'_>, config: &ProxyConfig) -> Output {
     let mut output = Output::default();
     let key = &config.meta.key;
     let mut tell = |severity, field: &str, message: &str, remedy| {

@@ -12,7 +12,7 @@ use crate::resolve::sendable;
 const URL_BYTES_MAX: usize = 8 << 10;
 
 /// The action of a rule that redirects. What cannot be sent is left out of it: see [`is_closed`].
-pub fn build(written: &HttpRedirect, problems: &mut Vec<RuleProblem>) -> Action {
+pub(super) fn build(written: &HttpRedirect, problems: &mut Vec<RuleProblem>) -> Action {
     let status = match written.redirect_code {
         0 => 301,
         code @ (301 | 302 | 303 | 307 | 308) => code,
@@ -71,7 +71,7 @@ pub fn build(written: &HttpRedirect, problems: &mut Vec<RuleProblem>) -> Action 
 }
 
 /// Whether a rule redirects to where no client can be sent: then it answers 503.
-pub fn is_closed(route: &HttpRoute) -> bool {
+pub(super) fn is_closed(route: &HttpRoute) -> bool {
     let rare = route.rare.as_deref();
     let written = rare.and_then(|rare| rare.redirect.as_ref());
     written.is_some_and(|written| {

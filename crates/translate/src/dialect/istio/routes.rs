@@ -25,7 +25,7 @@ use crate::engine::{Output, Reader, Unit};
 use crate::regex::{Regexes, TooMany};
 
 /// The rank of a redirect to HTTPS, before every rule.
-pub const REDIRECT_RANK: u64 = 4 << 56;
+pub(crate) const REDIRECT_RANK: u64 = 4 << 56;
 
 /// The rank of the first rule: those of Ingresses go before.
 const RULE_RANK: u64 = 5 << 56;
@@ -45,7 +45,7 @@ struct RulePosition {
 }
 
 /// The host that rules are written for.
-pub struct Ground<'a> {
+pub(crate) struct Ground<'a> {
     /// The host, by which limits are told apart.
     pub host: &'a Host,
     /// The hosts of requests that are meant for it.
@@ -56,7 +56,7 @@ pub struct Ground<'a> {
 
 impl<'a> Ground<'a> {
     /// One host of Gateways.
-    pub fn of(host: &'a Host) -> Self {
+    pub(crate) fn of(host: &'a Host) -> Self {
         Ground {
             host,
             hosts: [host.clone()].into(),
@@ -77,7 +77,7 @@ struct RuleScene<'a> {
 }
 
 /// Writes the routes of a host.
-pub fn build(
+pub(crate) fn build(
     reader: &mut Reader<'_>,
     ground: &Ground<'_>,
     tenants: &[Tenant],

@@ -3,7 +3,7 @@
 /// A part of a rule that cannot be honoured: the field below the rule, what is wrong, and what
 /// becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleProblem {
+pub(crate) struct RuleProblem {
     /// The field below the rule.
     pub field: String,
     /// The fault, and its effect.

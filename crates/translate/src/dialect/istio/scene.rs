@@ -12,7 +12,7 @@ use super::service_names::ServiceNames;
 use crate::resolve::{Above, Claim, Shade, names};
 
 /// A Gateway as one host sees it.
-pub struct Site {
+pub(crate) struct Site {
     /// The object.
     pub gateway: Arc<Gateway>,
     /// Whether a server names exactly this host.
@@ -20,7 +20,7 @@ pub struct Site {
 }
 
 /// A VirtualService on the host, and the ways in to it.
-pub struct Tenant {
+pub(crate) struct Tenant {
     /// The object.
     pub service: Arc<VirtualService>,
     /// Its hosts and names.
@@ -33,7 +33,7 @@ pub struct Tenant {
 
 impl Tenant {
     /// Its ways in by the Gateways that a match lists, or by all if it lists none.
-    pub fn ways<'a>(
+    pub(crate) fn ways<'a>(
         &'a self,
         written: &'a [Box<str>],
         own: &'a str,
@@ -51,7 +51,7 @@ impl Tenant {
 
 /// By what a VirtualService is on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
+pub(crate) enum Named {
     /// Its hosts, one of which is this one or a broader one.
     Hosts,
     /// The names of its rules for TLS alone: nothing but handshakes that go on as they come.
@@ -61,7 +61,7 @@ pub enum Named {
 }
 
 /// A host, and whose it is.
-pub struct HostScene<'a> {
+pub(crate) struct HostScene<'a> {
     /// The host.
     pub host: &'a Host,
     /// The Gateways that matter to it, the oldest first.
@@ -76,7 +76,7 @@ impl HostScene<'_> {
     /// The wildcard of another namespace that keeps objects of a namespace from a way in. What
     /// shows a certificate of its own, as handshakes that are handed on do, yields to older
     /// wildcards alone.
-    pub fn shade_over(&self, way: &Entrance, namespace: &str) -> Option<&Shade> {
+    pub(crate) fn shade_over(&self, way: &Entrance, namespace: &str) -> Option<&Shade> {
         let mut shades = self.above.shades.iter();
         shades.find(|shade| {
             shade.listener == way.listener
@@ -88,12 +88,12 @@ impl HostScene<'_> {
 
 impl Tenant {
     /// Whether it names exactly this host.
-    pub fn is_exact(&self, host: &Host) -> bool {
+    pub(crate) fn is_exact(&self, host: &Host) -> bool {
         self.names.has_host(host) || self.names.takes(host)
     }
 
     /// The field by which it is on a host.
-    pub fn field(&self, host: &Host) -> String {
+    pub(crate) fn field(&self, host: &Host) -> String {
         let of_name = match self.named {
             Named::Sni => self.names.field_of(host),
             Named::Hosts | Named::Captured => None,
@@ -103,7 +103,7 @@ impl Tenant {
 }
 
 /// The finding about handshakes for a host, which a wildcard of another namespace keeps.
-pub fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) -> Finding {
+pub(crate) fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) -> Finding {
     let owner = &shade.claim.key;
     Finding::new(
         Severity::Error,
@@ -120,7 +120,7 @@ pub fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) -> Find
 }
 
 /// The finding about an object on a host of another namespace.
-pub fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {
+pub(crate) fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {
     Finding::new(
         Severity::Error,
         key,

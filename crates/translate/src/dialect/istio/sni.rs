@@ -5,6 +5,6 @@ use myriad_model::Host;
 use crate::resolve::names::broader;
 
 /// Whether a pattern covers nothing that another does not.
-pub fn is_within(inner: &Host, outer: &Host) -> bool {
+pub(super) fn is_within(inner: &Host, outer: &Host) -> bool {
     inner == outer || broader(inner).contains(outer)
 }

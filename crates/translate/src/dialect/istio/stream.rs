@@ -7,7 +7,7 @@
 
 mod rule;
 
-pub use rule::blank;
+pub(crate) use rule::blank;
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::service_names::ServiceNames;
 use crate::engine::{Output, Reader};
 
 /// The holder of each listener, for handshakes that are for exactly one host.
-pub struct Holders(Vec<Holder>);
+pub(crate) struct Holders(Vec<Holder>);
 
 struct Holder {
     listener: Name,
@@ -39,12 +39,12 @@ const CLOSING_RANK: u64 = u64::MAX;
 
 impl Holders {
     /// Whether handshakes go on as they come.
-    pub fn is_passed(&self, listener: &Name) -> bool {
+    pub(crate) fn is_passed(&self, listener: &Name) -> bool {
         self.admits(listener, &Door::Passing) && self.is_held(listener)
     }
 
     /// Has a server that names a broader pattern hold its listener for the host.
-    pub fn hold(&mut self, gateway: &ObjectKey, way: &Entrance) {
+    pub(crate) fn hold(&mut self, gateway: &ObjectKey, way: &Entrance) {
         self.0.push(Holder {
             listener: way.listener.clone(),
             door: Some(way.door.clone()),
@@ -79,7 +79,11 @@ impl Holders {
 /// The holder of each listener for a host: the oldest Gateway with a server that names it, unless
 /// an Ingress ends TLS there. Younger ones that do otherwise are told so, and those that hand on
 /// what an older wildcard of another namespace keeps.
-pub fn holders(reader: &mut Reader<'_>, scene: &HostScene<'_>, output: &mut Output) -> Holders {
+pub(crate) fn holders(
+    reader: &mut Reader<'_>,
+    scene: &HostScene<'_>,
+    output: &mut Output,
+) -> Holders {
     let (host, sites) = (scene.host, &scene.sites);
     let mut holders = Vec::new();
     for (_, resource) in &output.resources {
@@ -137,7 +141,7 @@ fn is_in_the_way(known: &Holder, door: &Door) -> bool {
 }
 
 /// Adds the stream routes of a host.
-pub fn build(
+pub(crate) fn build(
     reader: &mut Reader<'_>,
     host: &Host,
     (sites, tenants): (&[Site], &[Tenant]),
@@ -184,7 +188,7 @@ pub fn build(
 
 /// Adds the stream routes of a VirtualService at sidecars, where nobody else has a listener. The
 /// label stands for the host in their names.
-pub fn add_captured(
+pub(crate) fn add_captured(
     reader: &mut Reader<'_>,
     (host, label): (&Host, &str),
     tenant: &Tenant,
@@ -239,7 +243,7 @@ fn close(host: &Host, door: &Door, holders: &Holders, output: &mut Output) {
 }
 
 /// The problems of a VirtualService's rules for streams, whatever they are bound to.
-pub fn judge(service: &VirtualService, known: &ServiceNames) -> Vec<Finding> {
+pub(crate) fn judge(service: &VirtualService, known: &ServiceNames) -> Vec<Finding> {
     let mut findings = Vec::new();
     let key = &service.meta.key;
     let mut say = |field: String, message: String, remedy: &str| {

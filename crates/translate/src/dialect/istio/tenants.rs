@@ -16,7 +16,7 @@ use crate::resolve::names::broader;
 use crate::settings::HostSharing;
 
 /// The VirtualServices on a host, the oldest first.
-pub fn gather(
+pub(super) fn gather(
     reader: &mut Reader<'_>,
     host: &Host,
     sites: &[Site],
@@ -111,7 +111,7 @@ fn enter(
 }
 
 /// Takes out the ways in where a wildcard of another namespace ends TLS.
-pub fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut Output) {
+pub(super) fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut Output) {
     for tenant in tenants {
         let service = tenant.service.clone();
         let own = service.meta.key.namespace();
@@ -127,7 +127,7 @@ pub fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output: &mut 
 /// Leaves the VirtualServices of the namespace that the host belongs to. A Gateway to which it
 /// belongs lets others in: those that its servers name, and otherwise the namespace of the oldest.
 /// Plain connections of a port belong to its Gateway alone.
-pub fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Output) {
+pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Output) {
     let (host, Some(owner)) = (scene.host, &scene.owner) else {
         return;
     };
@@ -177,7 +177,7 @@ pub fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut
 /// Leaves, of the VirtualServices by which the plain connections of a port are led, those of the
 /// namespace of the oldest: of the Gateway's own if there is one, and of whoever it lets in. Beside
 /// it those stay that the server names.
-pub fn keep_ports(
+pub(super) fn keep_ports(
     reader: &Reader<'_>,
     scene: &HostScene<'_>,
     tenants: &mut Vec<Tenant>,

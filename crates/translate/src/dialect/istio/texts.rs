@@ -19,7 +19,7 @@ const DESTINATION_BYTES: usize = 32;
 const ESCAPED: usize = 3;
 
 /// The bytes of all rows of a rule together.
-pub fn of_rows(route: &HttpRoute) -> usize {
+pub(super) fn of_rows(route: &HttpRoute) -> usize {
     let own = of_rule(route);
     let matches = route.matches.iter();
     let of_matches = matches.map(|matched| own.saturating_add(of_match(matched)));
@@ -27,7 +27,7 @@ pub fn of_rows(route: &HttpRoute) -> usize {
 }
 
 /// The bytes of what each row of a rule says, beside those of its match.
-pub fn of_rule(route: &HttpRoute) -> usize {
+pub(super) fn of_rule(route: &HttpRoute) -> usize {
     let shares = route.route.iter().map(|share| {
         let headers = share.headers.as_deref().map_or(0, headers);
         destination(&share.destination) + headers
@@ -52,7 +52,7 @@ pub fn of_rule(route: &HttpRoute) -> usize {
 }
 
 /// The bytes of what a match says.
-pub fn of_match(matched: &HttpMatch) -> usize {
+pub(super) fn of_match(matched: &HttpMatch) -> usize {
     let rare = matched.rare();
     let single = [&matched.uri, &rare.scheme, &rare.method, &rare.authority];
     let single = single.into_iter().flatten().map(of_test);
@@ -62,18 +62,18 @@ pub fn of_match(matched: &HttpMatch) -> usize {
 }
 
 /// The bytes of a match of streams of TLS, and of its destinations.
-pub fn of_tls(matched: &TlsMatch, shares: &[RouteDestination]) -> usize {
+pub(super) fn of_tls(matched: &TlsMatch, shares: &[RouteDestination]) -> usize {
     list(&matched.destination_subnets) + list(&matched.gateways) + of_shares(shares)
 }
 
 /// The bytes of a match of streams, and of its destinations.
-pub fn of_tcp(matched: &TcpMatch, shares: &[RouteDestination]) -> usize {
+pub(super) fn of_tcp(matched: &TcpMatch, shares: &[RouteDestination]) -> usize {
     let lists = list(&matched.destination_subnets) + list(&matched.gateways);
     lists + matched.source_subnet.len() + of_shares(shares)
 }
 
 /// The bytes of the destinations of streams.
-pub fn of_shares(shares: &[RouteDestination]) -> usize {
+pub(super) fn of_shares(shares: &[RouteDestination]) -> usize {
     let shares = shares.iter().map(|share| destination(&share.destination));
     shares.sum()
 }

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 
 /// How TLS is ended by a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub(super) struct Terms {
     /// Names of Secrets with certificates; at least one, but where `mesh` says otherwise.
     pub credentials: Vec<Box<str>>,
     /// Whether certificate and authorities are those of the mesh.
@@ -26,7 +26,7 @@ pub struct Terms {
 
 /// The request for clients' certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Clients {
+pub(super) struct Clients {
     /// Whether they may come without a certificate.
     pub mode: ClientAuthMode,
     /// The Secret with the authorities, where one is named for them alone.
@@ -50,7 +50,7 @@ const ENTRY_BYTES: usize = 32;
 
 /// Something that people should know about a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerProblem {
+pub(super) struct ServerProblem {
     /// How bad it is.
     pub severity: Severity,
     /// The field, within the server.
@@ -98,7 +98,7 @@ const SUITES_12: [(&str, CipherSuite); 6] = [
 
 impl ServerProblem {
     /// Something that has no effect, or another than was meant.
-    pub fn error(field: &str, message: impl Into<String>, remedy: &str) -> Self {
+    pub(super) fn error(field: &str, message: impl Into<String>, remedy: &str) -> Self {
         ServerProblem {
             severity: Severity::Error,
             field: field.to_owned(),
@@ -127,7 +127,7 @@ enum Mode {
 
 /// Reads what a server that ends TLS says; none where it cannot be honoured, so that nobody
 /// answers.
-pub fn read(
+pub(super) fn read(
     server: &Server,
     holding: &Settings,
     problems: &mut Vec<ServerProblem>,
@@ -194,7 +194,7 @@ fn lists_too_much(hosts: usize, rare: Option<&ServerTlsRare>) -> bool {
 
 /// Whether a server says of TLS what most do: one certificate, and everything else as it usually
 /// is. [`read`] finds no problem there, and takes longer.
-pub fn is_usual(server: &Server) -> bool {
+pub(super) fn is_usual(server: &Server) -> bool {
     server.tls.as_deref().is_some_and(|tls| {
         tls.mode == TlsMode::Simple
             && tls.min_protocol_version == TlsProtocol::Auto

@@ -12,12 +12,12 @@ use crate::engine::Views;
 use crate::resolve::names::{self, ServerHost};
 
 /// The Gateways and hosts under which a VirtualService is found.
-pub fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
+pub(super) fn bound(service: &VirtualService) -> Vec<(Arc<str>, Host)> {
     ServiceNames::of(service).bound()
 }
 
 /// The hosts that a VirtualService names for gateways, and by which of them.
-pub fn service_claims(service: &VirtualService) -> BTreeMap<Host, Vec<Arc<str>>> {
+pub(super) fn service_claims(service: &VirtualService) -> BTreeMap<Host, Vec<Arc<str>>> {
     let mut claims: BTreeMap<Host, Vec<Arc<str>>> = BTreeMap::new();
     for (gateway, host) in bound(service) {
         // What stands for the mesh has no slash.
@@ -29,7 +29,7 @@ pub fn service_claims(service: &VirtualService) -> BTreeMap<Host, Vec<Arc<str>>>
 }
 
 /// The hosts that the servers of a Gateway name.
-pub fn gateway_claims(gateway: &Gateway) -> BTreeSet<Host> {
+pub(super) fn gateway_claims(gateway: &Gateway) -> BTreeSet<Host> {
     let servers = gateway.spec.servers.iter();
     let texts = servers.flat_map(|server| server.hosts.iter());
     texts
@@ -38,13 +38,13 @@ pub fn gateway_claims(gateway: &Gateway) -> BTreeSet<Host> {
 }
 
 /// The wildcards that a VirtualService names, those of its rules for TLS too.
-pub fn wildcards(service: &VirtualService) -> Vec<Host> {
+pub(super) fn wildcards(service: &VirtualService) -> Vec<Host> {
     ServiceNames::of(service).wildcards().cloned().collect()
 }
 
 /// The hosts whose servers differ between two states of a Gateway, and whether it appeared, went
 /// or changed its role.
-pub fn servers_changed<'a>(
+pub(super) fn servers_changed<'a>(
     old: Option<&'a Gateway>,
     new: Option<&'a Gateway>,
     views: &Views,
@@ -80,7 +80,7 @@ pub fn servers_changed<'a>(
 }
 
 /// Whether servers that two states of a Gateway have in common may stand at other places.
-pub fn servers_moved(old: Option<&Gateway>, new: Option<&Gateway>) -> bool {
+pub(super) fn servers_moved(old: Option<&Gateway>, new: Option<&Gateway>) -> bool {
     let (Some(old), Some(new)) = (old, new) else {
         return false;
     };

@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::settings::Settings;
 
 /// The hosts of one Istio Gateway, by `namespace/name`, and what is wrong with it alone.
-pub static GATEWAY: UnitKind = UnitKind {
+pub(crate) static GATEWAY: UnitKind = UnitKind {
     ports: Some(|object, view, settings| match object {
         Object::IstioGateway(gateway) => port::claims(Some(gateway), view, settings),
         _ => BTreeMap::new(),
@@ -25,13 +25,13 @@ pub static GATEWAY: UnitKind = UnitKind {
 };
 
 /// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
-pub static VIRTUAL_SERVICE: UnitKind = UnitKind {
+pub(crate) static VIRTUAL_SERVICE: UnitKind = UnitKind {
     claim_fact: Some(|hasher, id, host| hasher.fact(IstioFact::ServiceClaim(id, host.as_str()))),
     ..UnitKind::of_object("virtual service", 3, Own::Of(ObjectKind::VirtualService))
 };
 
 /// One policy over the gateway as a whole.
-pub static ACCESS_POLICY: UnitKind = UnitKind {
+pub(crate) static ACCESS_POLICY: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Namespace,
     makes: |key, keys| {
         if let UnitKey::Object(kind, id) = key {
@@ -43,7 +43,7 @@ pub static ACCESS_POLICY: UnitKind = UnitKind {
 };
 
 /// An object that no host claims: what is wrong with it, or that it is not honoured.
-pub static REFUSED: UnitKind = UnitKind {
+pub(crate) static REFUSED: UnitKind = UnitKind {
     viewers: |unit, _| match unit.own_kind() {
         Some(ObjectKind::Telemetry) => Viewers::Namespace,
         _ => Viewers::Gateways,
@@ -52,7 +52,7 @@ pub static REFUSED: UnitKind = UnitKind {
 };
 
 /// The telemetry of the gateway's proxies.
-pub static TELEMETRY: UnitKind = UnitKind {
+pub(crate) static TELEMETRY: UnitKind = UnitKind {
     stays: |_, settings| match telemetry::is_always(settings) {
         true => Stays::Always,
         false => Stays::WhileNeeded,
@@ -66,7 +66,7 @@ pub static TELEMETRY: UnitKind = UnitKind {
 };
 
 /// A provider of the mesh settings, by its name.
-pub static PROVIDER: UnitKind = UnitKind {
+pub(crate) static PROVIDER: UnitKind = UnitKind {
     stays: |_, _| Stays::Always,
     viewers: |_, _| Viewers::All,
     makes: |key, keys| {
@@ -78,7 +78,7 @@ pub static PROVIDER: UnitKind = UnitKind {
 };
 
 /// The listener of a port of Istio's Gateways.
-pub static LISTENER: UnitKind = UnitKind {
+pub(crate) static LISTENER: UnitKind = UnitKind {
     makes: |key, keys| {
         if let UnitKey::Port(port) = key {
             keys.push(Key::new(Kind::Listener, port.name()));
@@ -125,7 +125,7 @@ impl Unit {
 }
 
 /// The unit that an object is there with, for kinds that claim hosts.
-pub fn claimant(key: &ObjectKey) -> Option<Unit> {
+pub(crate) fn claimant(key: &ObjectKey) -> Option<Unit> {
     match key.kind {
         ObjectKind::IstioGateway => Some(Unit::gateway(key.id().clone())),
         ObjectKind::VirtualService => Some(Unit::virtual_service(key.id().clone())),
@@ -134,7 +134,7 @@ pub fn claimant(key: &ObjectKey) -> Option<Unit> {
 }
 
 /// The claims of an object, and those of them that may be new.
-pub fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
+pub(crate) fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
     match (old, new) {
         (Object::IstioGateway(old), Object::IstioGateway(new)) => {
             let is_same = old.spec.selector == new.spec.selector;
@@ -155,19 +155,19 @@ pub fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
 }
 
 /// The providers of the settings.
-pub fn providers(settings: &Settings) -> impl Iterator<Item = Unit> {
+pub(crate) fn providers(settings: &Settings) -> impl Iterator<Item = Unit> {
     let providers = settings.providers.iter();
     providers.map(|it| Unit::provider((&*it.name).into()))
 }
 
 /// The units that are there because of the settings.
-pub fn roots(settings: &Settings) -> impl Iterator<Item = Unit> {
+pub(crate) fn roots(settings: &Settings) -> impl Iterator<Item = Unit> {
     let telemetry = telemetry::is_always(settings).then(Unit::telemetry);
     providers(settings).chain(telemetry)
 }
 
 /// Translates a policy over the gateway as a whole.
-pub fn translate_access_policy(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_access_policy(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
     key.map_or_else(Output::default, |key| {
         access_policy::translate(reader, &key)
@@ -175,7 +175,7 @@ pub fn translate_access_policy(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// Translates a provider.
-pub fn translate_provider(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_provider(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let name = unit.name();
     name.map_or_else(Output::default, |name| {
         super::provider::translate(reader, name)
@@ -183,7 +183,7 @@ pub fn translate_provider(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// Translates the listener of a port.
-pub fn translate_listener(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_listener(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     match unit.key() {
         UnitKey::Port(key) => port::translate(reader, key),
         _ => Output::default(),

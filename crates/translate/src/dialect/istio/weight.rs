@@ -15,7 +15,7 @@ use crate::resolve::table_of;
 use crate::settings::{Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, text_rows};
 
 /// A rule with rings of [`REDUCED_POINTS`] points in place of its hash tables.
-pub fn reduce_rule(rule: &DestinationRule) -> Object {
+pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {
     let mut rule = rule.clone();
     let subsets = rule.spec.subsets.iter_mut();
     let policies = subsets.filter_map(|subset| subset.traffic_policy.as_deref_mut());
@@ -51,7 +51,7 @@ const DELEGATED_ROWS_LEAST: usize = 256;
 const DELEGATED_BYTES_LEAST: usize = DELEGATED_ROWS << 10;
 
 /// The rows and texts that the delegates of a VirtualService may still have on a host.
-pub struct DelegatedLeft {
+pub(crate) struct DelegatedLeft {
     /// Rows.
     pub rows: usize,
     /// Bytes of texts, once for each row that has them.
@@ -63,7 +63,7 @@ pub struct DelegatedLeft {
 impl DelegatedLeft {
     /// All that the delegates of a VirtualService may have together on a host: as much as its
     /// rules that delegate count for. Texts are bounded where rows are.
-    pub fn of(service: &VirtualService, bounds: &Bounds) -> Self {
+    pub(crate) fn of(service: &VirtualService, bounds: &Bounds) -> Self {
         let rules = service.spec.http.iter();
         let rules = rules.filter(|route| route.rare().delegate.is_some());
         let counted: usize = rules.map(rows_of).sum();
@@ -104,7 +104,7 @@ fn rows_of_tcp(route: &TcpRoute) -> usize {
 }
 
 /// Each match is a row on each host, and more where it says much.
-pub fn of_service(service: &VirtualService) -> u64 {
+pub(crate) fn of_service(service: &VirtualService) -> u64 {
     let spec = &service.spec;
     let of_http = spec.http.iter().map(rows_of);
     let of_tls = spec.tls.iter().map(rows_of_tls);
@@ -137,7 +137,7 @@ fn regexes(route: &HttpRoute) -> impl Iterator<Item = &str> {
 
 /// The hosts that a Gateway names, or the rules for TLS of a VirtualService: each of them repeats
 /// what VirtualServices for wildcards say.
-pub fn hosts(object: &Object) -> u64 {
+pub(crate) fn hosts(object: &Object) -> u64 {
     match object {
         Object::IstioGateway(gateway) => {
             let servers = gateway.spec.servers.iter();
@@ -154,7 +154,7 @@ pub fn hosts(object: &Object) -> u64 {
 
 /// The endpoints of an entry, or its addresses where these are more: each port of each host has
 /// all of them.
-pub fn of_entry(entry: &ServiceEntry) -> u64 {
+pub(crate) fn of_entry(entry: &ServiceEntry) -> u64 {
     let spec = &entry.spec;
     let each = spec.endpoints.len().max(spec.addresses.len()).max(1) as u64;
     let ports = spec.ports.len().max(1) as u64;
@@ -166,7 +166,7 @@ pub fn of_entry(entry: &ServiceEntry) -> u64 {
 
 /// The slots of a rule, for the host as a whole and for each subset; those of one port of its
 /// Services.
-pub fn of_rule(rule: &DestinationRule, slots_max: u32) -> u64 {
+pub(crate) fn of_rule(rule: &DestinationRule, slots_max: u32) -> u64 {
     let top = rule.spec.traffic_policy.as_deref();
     let own = |policy: Option<&TrafficPolicy>| of_policy(policy, slots_max);
     let of_subsets = rule.spec.subsets.iter().map(|subset| {

@@ -41,7 +41,7 @@ impl CaptureKey {
 }
 
 /// Translates a listener on which all of this is spoken.
-pub fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -> Output {
+pub(super) fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -> Output {
     let mut output = Output::default();
     let is_all = |one: Spoken| spoken.iter().all(|it| *it == one);
     let protocol = match (spoken, is_all(Spoken::Http), is_all(Spoken::Tcp)) {
@@ -89,7 +89,7 @@ pub fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -
 }
 
 /// Translates what becomes of connections to ports that nobody has.
-pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
+pub(super) fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
     let mut output = Output::default();
     if !reader.view().is_sidecar() {
         return output;
@@ -131,7 +131,7 @@ pub fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
 }
 
 /// A listener of captured connections.
-pub fn listener(
+pub(super) fn listener(
     address: SocketAddr,
     protocol: ListenerProtocol,
     direction: CaptureDirection,
@@ -147,7 +147,7 @@ pub fn listener(
 }
 
 /// A route for all requests, with what Istio does where no rule says otherwise.
-pub fn route(
+pub(super) fn route(
     listeners: Arc<[Name]>,
     hosts: Arc<[Host]>,
     rank: u64,
@@ -168,7 +168,7 @@ pub fn route(
 }
 
 /// A stream route for all connections.
-pub fn stream_route(
+pub(super) fn stream_route(
     listeners: Arc<[Name]>,
     rank: u64,
     upstreams: [WeightedUpstream; 1],
@@ -182,7 +182,7 @@ pub fn stream_route(
 }
 
 /// All of what is there goes to one upstream.
-pub fn weighted(upstream: Name) -> WeightedUpstream {
+pub(super) fn weighted(upstream: Name) -> WeightedUpstream {
     WeightedUpstream {
         upstream,
         weight: 1,

@@ -10,7 +10,7 @@ use crate::store::{Fact, FactHasher};
 
 /// Something that a unit may read for sidecars.
 #[derive(Clone, Copy, Debug, Hash)]
-pub enum MeshFact<'a> {
+pub(crate) enum MeshFact<'a> {
     /// The Sidecars of a namespace.
     Sidecars(&'a str),
     /// The PeerAuthentications of a namespace.
@@ -24,7 +24,7 @@ impl Fact for MeshFact<'_> {
 }
 
 /// Adds what differs between an object and its successor, either of which may be absent.
-pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
+pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &mut Touched) {
     let hasher = scene.hasher;
     let (old, new) = states;
     match key.kind {
@@ -51,7 +51,7 @@ pub fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touched: &m
 }
 
 /// The facts under which an object is found that is not found by its key alone.
-pub fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
+pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
     match object {
         Object::Sidecar(sidecar) => {
             add(hasher.fact(MeshFact::Sidecars(sidecar.meta.key.namespace())));

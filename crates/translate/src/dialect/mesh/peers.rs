@@ -10,7 +10,7 @@ use myriad_model::MutualTls;
 use crate::engine::Reader;
 
 /// The modes of mutual TLS of one workload.
-pub struct Peers {
+pub(super) struct Peers {
     mode: MutualTls,
     ports: BTreeMap<u16, MutualTls>,
 }
@@ -19,7 +19,7 @@ impl Peers {
     /// The oldest that is for the workload goes before the oldest of its namespace, and that
     /// before the oldest of the root namespace; UNSET leaves it to the next. Ports are named
     /// by one for the workload alone.
-    pub fn read(
+    pub(super) fn read(
         reader: &mut Reader<'_>,
         namespace: &str,
         labels: &BTreeMap<String, String>,
@@ -66,30 +66,30 @@ impl Peers {
     }
 
     /// The mode of a port of the workload.
-    pub fn at(&self, port: u16) -> MutualTls {
+    pub(super) fn at(&self, port: u16) -> MutualTls {
         self.ports.get(&port).copied().unwrap_or(self.mode)
     }
 
     /// The mode of ports that nothing else is said of.
-    pub fn elsewhere(&self) -> MutualTls {
+    pub(super) fn elsewhere(&self) -> MutualTls {
         self.mode
     }
 
     /// The ports of which something else is said.
-    pub fn ports(&self) -> impl Iterator<Item = u16> {
+    pub(super) fn ports(&self) -> impl Iterator<Item = u16> {
         self.ports.keys().copied()
     }
 }
 
 /// The spec, where all of it is understood.
-pub fn readable(peers: &PeerAuthentication) -> Option<&PeerAuthenticationSpec> {
+pub(super) fn readable(peers: &PeerAuthentication) -> Option<&PeerAuthenticationSpec> {
     let mut notes = peers.notes.iter();
     let is_known = notes.all(|note| note.field.starts_with("status"));
     peers.spec.as_ref().ok().filter(|_| is_known)
 }
 
 /// Whether it is for every workload of its namespace.
-pub fn is_for_all(spec: &PeerAuthenticationSpec) -> bool {
+pub(super) fn is_for_all(spec: &PeerAuthenticationSpec) -> bool {
     let selector = spec.selector.as_ref();
     selector.is_none_or(|selector| selector.match_labels.is_empty())
 }

@@ -49,7 +49,7 @@ struct Site<'a> {
 }
 
 /// Translates what an object is to the sidecar of a view.
-pub fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
+pub(super) fn translate(reader: &mut Reader<'_>, key: &ObjectKey) -> Output {
     let mut output = Output::default();
     if !reader.view().is_sidecar() {
         return output;

@@ -16,11 +16,11 @@ use crate::store::Stored;
 use crate::view::View;
 
 /// The Sidecar that holds for a view.
-pub struct SidecarScope(pub Arc<Sidecar>);
+pub(crate) struct SidecarScope(pub Arc<Sidecar>);
 
 /// The scope of a view, by the Sidecars of its namespace and those of the root namespace. Of
 /// several the oldest holds.
-pub fn of(stored: Stored<'_>, settings: &Settings, view: &View) -> Scope {
+pub(crate) fn of(stored: Stored<'_>, settings: &Settings, view: &View) -> Scope {
     let mut own = sidecars(stored, &view.namespace);
     let mut root = sidecars(stored, settings.root_namespace());
     for list in [&mut own, &mut root] {
@@ -107,10 +107,10 @@ impl Scoping for SidecarScope {
 }
 
 /// The most entries of `egress` that have an effect.
-pub const LISTENERS_MAX: usize = 64;
+pub(crate) const LISTENERS_MAX: usize = 64;
 
 /// The most hosts that have an effect for a port: each port of each host asks for them.
-pub const HOSTS_MAX: usize = 1_024;
+pub(crate) const HOSTS_MAX: usize = 1_024;
 
 fn first_listeners(sidecar: &Sidecar) -> &[EgressListener] {
     let egress = &sidecar.spec.egress;

@@ -11,7 +11,7 @@ use crate::engine::Output;
 use crate::resolve::notes;
 
 /// Judges a Sidecar.
-pub fn judge(sidecar: &Sidecar) -> Output {
+pub(super) fn judge(sidecar: &Sidecar) -> Output {
     let key = &sidecar.meta.key;
     let mut output = Output {
         findings: notes(key, &sidecar.notes),
@@ -111,7 +111,7 @@ fn judge_ingress(
 }
 
 /// Judges a PeerAuthentication.
-pub fn judge_peers(object: &PeerAuthentication) -> Output {
+pub(super) fn judge_peers(object: &PeerAuthentication) -> Output {
     let key = &object.meta.key;
     let mut output = Output {
         findings: notes(key, &object.notes),

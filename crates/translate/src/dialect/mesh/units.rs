@@ -11,7 +11,7 @@ use crate::resolve::Spoken;
 use crate::view::Workload;
 
 /// The routes and upstreams of one Service or ServiceEntry for the sidecars that may reach it.
-pub static REACHABLE: UnitKind = UnitKind {
+pub(crate) static REACHABLE: UnitKind = UnitKind {
     stays: |_, _| Stays::WithObject,
     viewers: |_, _| Viewers::Reaching,
     stores_all: true,
@@ -19,7 +19,7 @@ pub static REACHABLE: UnitKind = UnitKind {
 };
 
 /// The traffic that is accepted for a workload with a sidecar.
-pub static WORKLOAD: UnitKind = UnitKind {
+pub(crate) static WORKLOAD: UnitKind = UnitKind {
     stays: |_, _| Stays::WithViewers,
     viewers: |_, _| Viewers::Workload,
     stores_all: true,
@@ -27,7 +27,7 @@ pub static WORKLOAD: UnitKind = UnitKind {
 };
 
 /// The treatment of sidecars' connections to addresses that no object names.
-pub static ELSEWHERE: UnitKind = UnitKind {
+pub(crate) static ELSEWHERE: UnitKind = UnitKind {
     stays: |_, _| Stays::WithViewers,
     viewers: |_, _| Viewers::Sidecars,
     stores_all: true,
@@ -35,13 +35,13 @@ pub static ELSEWHERE: UnitKind = UnitKind {
 };
 
 /// That something is spoken where sidecars capture connections.
-pub static SPOKEN: UnitKind = UnitKind {
+pub(crate) static SPOKEN: UnitKind = UnitKind {
     bond: Bond::READ,
     ..UnitKind::needed("spoken", 14)
 };
 
 /// The listener of connections that sidecars capture on their way out.
-pub static CAPTURED: UnitKind = UnitKind {
+pub(crate) static CAPTURED: UnitKind = UnitKind {
     stores_all: true,
     ..UnitKind::needed("captured", 15)
 };
@@ -86,23 +86,23 @@ fn capture(unit: &Unit) -> Option<(CaptureKey, Option<Spoken>)> {
 }
 
 /// Translates what an object is to sidecars.
-pub fn translate_reachable(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_reachable(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
     key.map_or_else(Output::default, |key| reachable::translate(reader, &key))
 }
 
 /// Translates what is accepted for the workload of the view.
-pub fn translate_workload(reader: &mut Reader<'_>, _: &Unit) -> Output {
+pub(crate) fn translate_workload(reader: &mut Reader<'_>, _: &Unit) -> Output {
     workload::translate(reader)
 }
 
 /// Translates what becomes of connections to ports that nobody has.
-pub fn translate_elsewhere(reader: &mut Reader<'_>, _: &Unit) -> Output {
+pub(crate) fn translate_elsewhere(reader: &mut Reader<'_>, _: &Unit) -> Output {
     captured::translate_elsewhere(reader)
 }
 
 /// Translates that something is spoken on a listener.
-pub fn translate_spoken(_: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_spoken(_: &mut Reader<'_>, unit: &Unit) -> Output {
     let needs = capture(unit).map(|(key, _)| Unit::captured(&key));
     Output {
         needs: needs.into_iter().collect(),
@@ -111,7 +111,7 @@ pub fn translate_spoken(_: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// Translates a listener, by what is spoken on it in the view.
-pub fn translate_captured(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+pub(crate) fn translate_captured(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let Some((key, _)) = capture(unit) else {
         return Output::default();
     };

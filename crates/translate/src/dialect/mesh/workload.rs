@@ -34,7 +34,7 @@ struct Port {
 
 /// The address where connections are handed to the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inner {
+pub(super) enum Inner {
     /// The original destination of the connection.
     Original,
     /// This address, at another port.
@@ -44,7 +44,7 @@ pub enum Inner {
 }
 
 /// Translates what is accepted for the workload of the view.
-pub fn translate(reader: &mut Reader<'_>) -> Output {
+pub(super) fn translate(reader: &mut Reader<'_>) -> Output {
     let mut output = Output::default();
     let (namespace, labels) = (
         reader.view().namespace_unasked(),
@@ -155,7 +155,7 @@ fn of_sidecar(id: Option<&Arc<str>>, listed: &[IngressListener]) -> BTreeMap<u16
 }
 
 /// The address that a listener of a Sidecar leads to.
-pub fn inner(ingress: &IngressListener) -> Inner {
+pub(super) fn inner(ingress: &IngressListener) -> Inner {
     if ingress.tls.is_some() {
         return Inner::Closed;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Values by name, as many as a bound of their sizes admits. Beyond it those give way that nobody
 /// used for longest; the one that came last stays, however large it is.
-pub struct Recent<T> {
+pub(crate) struct Recent<T> {
     kept: HashMap<Arc<str>, InUse<T>>,
     /// The names by their last use.
     by_use: BTreeMap<u64, Arc<str>>,
@@ -23,7 +23,7 @@ struct InUse<T> {
 
 impl<T> Recent<T> {
     /// No values yet, for sizes up to this sum.
-    pub fn new(size_max: usize) -> Self {
+    pub(crate) fn new(size_max: usize) -> Self {
         Recent {
             kept: HashMap::new(),
             by_use: BTreeMap::new(),
@@ -34,7 +34,7 @@ impl<T> Recent<T> {
     }
 
     /// The value of a name, which is used by that.
-    pub fn find(&mut self, name: &str) -> Option<&T> {
+    pub(crate) fn find(&mut self, name: &str) -> Option<&T> {
         let found = self.kept.get_mut(name)?;
         if found.used < self.uses
             && let Some(name) = self.by_use.remove(&found.used)
@@ -47,7 +47,7 @@ impl<T> Recent<T> {
     }
 
     /// Keeps the value of a name.
-    pub fn keep(&mut self, name: &Arc<str>, value: T, size: usize) {
+    pub(crate) fn keep(&mut self, name: &Arc<str>, value: T, size: usize) {
         self.remove(name);
         self.uses += 1;
         let used = self.uses;
@@ -63,7 +63,7 @@ impl<T> Recent<T> {
     }
 
     /// Forgets all of them, and gives their memory back.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Recent::new(self.size_max);
     }
 

@@ -4,7 +4,7 @@ use super::Reader;
 use crate::engine::copies::Weight;
 
 /// The amount that an upstream counts for, with the facts that it follows from.
-pub struct Weighed {
+pub(super) struct Weighed {
     /// The name of the upstream without its subset.
     port: Box<str>,
     weight: Option<Weight>,

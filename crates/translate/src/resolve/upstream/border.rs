@@ -13,37 +13,37 @@ use crate::settings::Settings;
 
 /// The rule for one view.
 #[derive(Clone, Copy)]
-pub struct Border<'a> {
+pub(crate) struct Border<'a> {
     /// The settings; none for a sidecar: its workload could reach all of that itself.
     settings: Option<&'a Settings>,
 }
 
 impl<'a> Border<'a> {
     /// The border of the view that is translated for.
-    pub fn of(reader: &Reader<'a>) -> Self {
+    pub(crate) fn of(reader: &Reader<'a>) -> Self {
         Border::new(reader.settings(), !is_beside(reader))
     }
 
     /// The border of a gateway, or none.
-    pub fn new(settings: &'a Settings, is_gateway: bool) -> Self {
+    pub(crate) fn new(settings: &'a Settings, is_gateway: bool) -> Self {
         Border {
             settings: is_gateway.then_some(settings),
         }
     }
 
     /// Why an address is left out; `None` where it is not.
-    pub fn refusal(self, at: SocketAddr) -> Option<Unreachable> {
+    pub(crate) fn refusal(self, at: SocketAddr) -> Option<Unreachable> {
         self.settings?.refusal(at)
     }
 
     /// Why a host is left out, as far as it can be told without DNS; `None` where it is not.
-    pub fn refusal_of_host(self, host: &str, port: u16) -> Option<Unreachable> {
+    pub(crate) fn refusal_of_host(self, host: &str, port: u16) -> Option<Unreachable> {
         self.settings?.refusal_of_host(host, port)
     }
 }
 
 /// The remedy for an address that is left out.
-pub fn remedy(why: Unreachable) -> &'static str {
+pub(crate) fn remedy(why: Unreachable) -> &'static str {
     match why {
         Unreachable::Own => "name an address and port where the gateway does not listen",
         Unreachable::Denied => "name another address, or change --endpoint-deny",
@@ -52,6 +52,6 @@ pub fn remedy(why: Unreachable) -> &'static str {
 }
 
 /// Whether it is translated for a sidecar, which reaches many that it never asks for.
-pub fn is_beside(reader: &Reader<'_>) -> bool {
+pub(crate) fn is_beside(reader: &Reader<'_>) -> bool {
     reader.settings().sidecars && reader.view().is_sidecar()
 }

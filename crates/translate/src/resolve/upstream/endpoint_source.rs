@@ -5,7 +5,7 @@ use myriad_model::{Dns, Endpoints};
 
 /// The protocol that is spoken on a port, by its name or protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub(crate) enum Speech {
     /// HTTP/1.1, and whatever else no HTTP request is meant for.
     Http1,
     /// HTTP/2, of gRPC too.
@@ -14,7 +14,7 @@ pub enum Speech {
 
 impl Speech {
     /// That of a protocol as Istio writes it, in any case.
-    pub fn of_word(word: &str) -> Self {
+    pub(crate) fn of_word(word: &str) -> Self {
         let words = ["http2", "grpc", "grpc-web"];
         match words.iter().any(|known| word.eq_ignore_ascii_case(known)) {
             true => Speech::Http2,
@@ -25,7 +25,7 @@ impl Speech {
 
 impl Speech {
     /// That of a port of a Service: `appProtocol` says it, or the start of the port's name.
-    pub fn of_port(port: &ServicePort) -> Self {
+    pub(crate) fn of_port(port: &ServicePort) -> Self {
         match port.app_protocol.as_deref() {
             Some("kubernetes.io/h2c") => Speech::Http2,
             Some(word) => Speech::of_word(word),
@@ -36,7 +36,7 @@ impl Speech {
 }
 
 /// Where endpoints are.
-pub enum EndpointSource {
+pub(crate) enum EndpointSource {
     /// At these addresses, with the hashes of all of them where they are known.
     Endpoints(Endpoints, Box<[u64]>),
     /// Where DNS says.
@@ -45,12 +45,12 @@ pub enum EndpointSource {
 
 impl EndpointSource {
     /// A source without endpoints.
-    pub fn nowhere() -> Self {
+    pub(crate) fn nowhere() -> Self {
         EndpointSource::at(Endpoints::new(Box::default()))
     }
 
     /// At these addresses, of which no hash is known.
-    pub fn at(endpoints: Endpoints) -> Self {
+    pub(crate) fn at(endpoints: Endpoints) -> Self {
         EndpointSource::Endpoints(endpoints, Box::default())
     }
 }

@@ -9,7 +9,7 @@ use myriad_model::{Endpoint, Endpoints};
 
 /// Addresses, each with its weight and its locality.
 #[derive(Default)]
-pub struct Group {
+pub(crate) struct Group {
     found: BTreeMap<SocketAddr, Found>,
     /// The localities of all of them, each once.
     localities: BTreeSet<Arc<str>>,
@@ -17,7 +17,7 @@ pub struct Group {
 
 /// Addresses that are sorted, to be joined with others.
 #[derive(Default)]
-pub struct Spots(Box<[(SocketAddr, Found)]>);
+pub(crate) struct Spots(Box<[(SocketAddr, Found)]>);
 
 struct Found {
     /// The hash of the address, where endpoints are so many that they are divided by it.
@@ -31,7 +31,7 @@ struct Found {
 
 /// The locality of an address, and whether it is of the mesh.
 #[derive(Clone, Copy, Default)]
-pub struct Marks<'a> {
+pub(crate) struct Marks<'a> {
     /// Empty where it is not known.
     pub locality: &'a str,
     /// Whether it speaks mutual TLS of the mesh.
@@ -40,12 +40,12 @@ pub struct Marks<'a> {
 
 impl Group {
     /// How many addresses there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.found.len()
     }
 
     /// Adds an address, unless it is there.
-    pub fn add(&mut self, address: SocketAddr, weight: u32, marks: Marks<'_>) {
+    pub(crate) fn add(&mut self, address: SocketAddr, weight: u32, marks: Marks<'_>) {
         let Entry::Vacant(entry) = self.found.entry(address) else {
             return;
         };
@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// Adds an address with a zone alone, which is one of the region around the proxy.
-    pub fn add_in_zone(&mut self, address: SocketAddr, zone: Option<&str>, mesh: bool) {
+    pub(crate) fn add_in_zone(&mut self, address: SocketAddr, zone: Option<&str>, mesh: bool) {
         let Entry::Vacant(entry) = self.found.entry(address) else {
             return;
         };
@@ -73,21 +73,21 @@ impl Group {
     }
 
     /// The addresses alone.
-    pub fn addresses(&self) -> impl Iterator<Item = (SocketAddr, u32)> {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (SocketAddr, u32)> {
         self.found
             .iter()
             .map(|(address, found)| (*address, found.weight))
     }
 
     /// The endpoints, by address.
-    pub fn endpoints(&self) -> Endpoints {
+    pub(crate) fn endpoints(&self) -> Endpoints {
         let found: Vec<(SocketAddr, &Found)> =
             self.found.iter().map(|(at, found)| (*at, found)).collect();
         endpoints(&found)
     }
 
     /// The addresses in order, with their hashes where they will be divided by them.
-    pub fn sorted(self, is_divided: bool) -> Spots {
+    pub(crate) fn sorted(self, is_divided: bool) -> Spots {
         let found = self.found.into_iter();
         let spots = found.map(|(address, found)| match is_divided {
             true => {
@@ -102,18 +102,18 @@ impl Group {
 
 impl Spots {
     /// How many addresses there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The addresses alone.
-    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.0.iter().map(|(address, _)| *address)
     }
 
     /// The endpoints of all of them, and the hashes of their addresses. Of an address that several
     /// have, the first counts.
-    pub fn join<'a>(all: impl Iterator<Item = &'a Spots>) -> (Endpoints, Box<[u64]>) {
+    pub(crate) fn join<'a>(all: impl Iterator<Item = &'a Spots>) -> (Endpoints, Box<[u64]>) {
         let spots = all.flat_map(|spots| spots.0.iter());
         let mut spots: Vec<(SocketAddr, &Found)> = spots.map(|(at, found)| (*at, found)).collect();
         // A stable sort merges what is sorted already.

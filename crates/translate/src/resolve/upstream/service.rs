@@ -34,7 +34,7 @@ pub enum PortFound {
 }
 
 /// The ways to name a port that no longer lead to the same number.
-pub fn ports_changed(old: Option<&Service>, new: Option<&Service>) -> Vec<BackendPort> {
+pub(crate) fn ports_changed(old: Option<&Service>, new: Option<&Service>) -> Vec<BackendPort> {
     let (old, new) = (all_ports(old), all_ports(new));
     let differs = |port: &&BackendPort| old.get(*port) != new.get(*port);
     let known: BTreeSet<&BackendPort> = old.keys().chain(new.keys()).collect();

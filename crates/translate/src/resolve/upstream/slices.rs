@@ -21,7 +21,7 @@ use crate::resolve::service_entry::has_labels;
 use crate::store::SliceHead;
 
 /// The EndpointSlices that list a port of a Service.
-pub struct Listed {
+pub(super) struct Listed {
     slices: Arc<OpenedSlices>,
     /// The port in each of them, in their order.
     ports: Vec<ListedPort>,
@@ -31,7 +31,7 @@ pub struct Listed {
 
 /// The circumstances that decide what a slice says: who asks alike is told the same.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Asking {
+pub(super) struct Asking {
     /// The name of the port.
     pub port: Box<str>,
     /// The labels of a subset, if there are any.
@@ -42,7 +42,7 @@ pub struct Asking {
 
 /// The endpoints of one slice for one port.
 #[derive(Default)]
-pub struct Said {
+pub(super) struct Said {
     /// The addresses that are ready.
     pub ready: Spots,
     /// The addresses that still serve while they terminate.
@@ -54,7 +54,7 @@ pub struct Said {
 }
 
 /// The answers of all slices, in the order of the store.
-pub struct Hearing {
+pub(super) struct Hearing {
     asking: Asking,
     answers: Vec<(Arc<str>, Answer)>,
     /// The memory that it becomes a part of, where there are many endpoints.
@@ -63,7 +63,7 @@ pub struct Hearing {
 
 /// The slices that an upstream remembers.
 #[derive(Default)]
-pub struct Heard {
+pub(super) struct Heard {
     /// From the run before, for who asks again.
     before: Vec<Session>,
     /// From this run.
@@ -84,7 +84,7 @@ struct Answer {
 
 /// The identities that endpoints of the mesh may have.
 #[derive(Default)]
-pub struct Identities {
+pub(super) struct Identities {
     known: BTreeSet<Box<str>>,
     /// Whether the identity of one of them is not known.
     is_open: bool,
@@ -92,7 +92,7 @@ pub struct Identities {
 
 impl Listed {
     /// The slices of a port of a Service. None is unpacked.
-    pub fn read(reader: &mut Reader<'_>, service: &Service, port: &ServicePort) -> Self {
+    pub(super) fn read(reader: &mut Reader<'_>, service: &Service, port: &ServicePort) -> Self {
         let slices = reader.slices(service.meta.key.id());
         let mut ports = slices.ports(&port.name);
         ports.retain(|port| port.is_tcp);
@@ -115,7 +115,7 @@ impl Listed {
 impl Hearing {
     /// Asks all slices. It is remembered what they said where `is_many`. None if more addresses are
     /// ready than there is room for; `room` is none where there cannot be.
-    pub fn hold(
+    pub(super) fn hold(
         reader: &mut Reader<'_>,
         listed: &Listed,
         asking: Asking,
@@ -147,12 +147,12 @@ impl Hearing {
     }
 
     /// The content of each slice.
-    pub fn said(&self) -> impl Iterator<Item = &Said> {
+    pub(super) fn said(&self) -> impl Iterator<Item = &Said> {
         self.answers.iter().map(|(_, answer)| &answer.said)
     }
 
     /// Remembers it, where there are many endpoints.
-    pub fn close(self, reader: &mut Reader<'_>) {
+    pub(super) fn close(self, reader: &mut Reader<'_>) {
         if let Some(mut heard) = self.heard {
             heard.now.push(Session {
                 asking: self.asking,
@@ -302,7 +302,7 @@ impl Said {
 }
 
 /// Whether so many endpoints are worth a memory: they are sent in parts.
-pub const fn are_many(count: usize) -> bool {
+pub(super) const fn are_many(count: usize) -> bool {
     count > Endpoints::PART_MAX
 }
 
@@ -323,14 +323,14 @@ fn refused_endpoint(
 
 /// Whether a workload speaks mutual TLS of the mesh: its labels say so where a sidecar is beside
 /// it.
-pub fn is_member(reader: &Reader<'_>, labels: &Labels) -> bool {
+pub(super) fn is_member(reader: &Reader<'_>, labels: &Labels) -> bool {
     let mode = labels.get("security.istio.io/tlsMode");
     reader.settings().sidecars && mode.is_some_and(|mode| **mode == *"istio")
 }
 
 impl Identities {
     /// Adds the identity of an account, which may not be known.
-    pub fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
+    pub(super) fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
         match account.filter(|account| !account.is_empty()) {
             Some(account) => {
                 let domains = reader.settings().trust_domains();
@@ -342,7 +342,7 @@ impl Identities {
     }
 
     /// Adds those of others.
-    pub fn add_all(&mut self, others: &Identities) {
+    pub(super) fn add_all(&mut self, others: &Identities) {
         self.is_open |= others.is_open;
         for id in &others.known {
             if !self.known.contains(id) {
@@ -352,7 +352,7 @@ impl Identities {
     }
 
     /// The identities, or none for any of the mesh.
-    pub fn into_known(self) -> BTreeSet<Box<str>> {
+    pub(super) fn into_known(self) -> BTreeSet<Box<str>> {
         match self.is_open || self.known.len() > UpstreamTls::NAMES_MAX {
             true => BTreeSet::new(),
             false => self.known,

@@ -19,7 +19,7 @@ use crate::resolve::service_entry::Entry;
 use crate::settings::{Holding, REDUCED_POINTS};
 
 /// The namespace of an upstream, and whether its endpoints are a copy of those of its port.
-pub fn namespace(name: &str) -> Option<(&str, bool)> {
+pub(crate) fn namespace(name: &str) -> Option<(&str, bool)> {
     let address = Address::read(name)?;
     let namespace = match address.owner {
         Owner::Service(id) => id.split_once('/')?.0,
@@ -29,7 +29,7 @@ pub fn namespace(name: &str) -> Option<(&str, bool)> {
 }
 
 /// The amount that an upstream counts for, known before it is translated.
-pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
+pub(crate) fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
     reader.settings().bounds.copies()?;
     let address = Address::read(name)?;
     let is_copy = address.is_copy();
@@ -57,7 +57,7 @@ pub fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
 }
 
 /// The slots of the hash table that an upstream has because an Ingress wants it.
-pub fn weigh_slots(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
+pub(crate) fn weigh_slots(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
     let address = Address::read(name).filter(|address| !address.hash_by.is_empty())?;
     let slots_max = reader.settings().bounds.upstream_hash_slots;
     let slots = hash_by::slots(address.hash_by, slots_max)?;

@@ -18,7 +18,7 @@ fn export() -> impl Strategy<Value = &'static str> {
     )
 }
 
-pub fn destination_rule() -> impl Strategy<Value = String> {
+pub(super) fn destination_rule() -> impl Strategy<Value = String> {
     let host = select(
         &[
             "v",
@@ -83,7 +83,7 @@ pub fn destination_rule() -> impl Strategy<Value = String> {
     )
 }
 
-pub fn service_entry() -> impl Strategy<Value = String> {
+pub(super) fn service_entry() -> impl Strategy<Value = String> {
     let hosts = select(
         &[
             "out.example",
@@ -122,7 +122,7 @@ pub fn service_entry() -> impl Strategy<Value = String> {
     })
 }
 
-pub fn workload_entry() -> impl Strategy<Value = String> {
+pub(super) fn workload_entry() -> impl Strategy<Value = String> {
     let labels = select(&["x: '1'", "x: '1', y: '2'", "y: '2'", ""][..]);
     let address = select(&["10.8.8.8", "10.8.8.9", "vm.example", "'unix:///x'"][..]);
     let parts = (namespace(), select(&["i", "j"][..]), labels, address);
@@ -132,7 +132,7 @@ pub fn workload_entry() -> impl Strategy<Value = String> {
     })
 }
 
-pub fn pod() -> impl Strategy<Value = String> {
+pub(super) fn pod() -> impl Strategy<Value = String> {
     let labels = select(&["x: '1'", "x: '1', y: '2'", "x: '2'"][..]);
     let parts = (namespace(), select(&["p", "q", "r"][..]), labels);
     parts.prop_map(|(space, name, labels)| {

@@ -6,7 +6,7 @@ use proptest::sample::select;
 use super::{head, namespace};
 
 /// A Sidecar of few forms.
-pub fn sidecar() -> impl Strategy<Value = String> {
+pub(super) fn sidecar() -> impl Strategy<Value = String> {
     let spec = select(
         &[
             "egress: [{hosts: ['./*']}]",
@@ -30,7 +30,7 @@ pub fn sidecar() -> impl Strategy<Value = String> {
 }
 
 /// A PeerAuthentication of few forms.
-pub fn peers() -> impl Strategy<Value = String> {
+pub(super) fn peers() -> impl Strategy<Value = String> {
     let spec = select(
         &[
             "mtls: {mode: STRICT}",

@@ -8,7 +8,7 @@ use myriad_model::{
 };
 
 /// An access policy: what it is, and a line for each of its rules.
-pub fn text(access_policy: &AccessPolicy) -> String {
+pub(super) fn text(access_policy: &AccessPolicy) -> String {
     let mut text = match &access_policy.check {
         AccessCheck::Authorize(authorize) => authorize_text(authorize),
         AccessCheck::Authenticate(authenticate) => {

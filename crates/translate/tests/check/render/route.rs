@@ -12,7 +12,7 @@ use super::{edits_text, joined, policy_text};
 
 /// The routes of a snapshot, each with its rank and its first host. Those of one rank and host
 /// stand in the order in which they are tried.
-pub fn lines(snapshot: &Snapshot) -> Vec<(u64, String, String)> {
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<(u64, String, String)> {
     let sealed: Vec<&Sealed> = snapshot.iter().map(|sealed| &**sealed).collect();
     let named: Vec<(&Name, Option<&Routes>)> = sealed
         .iter()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use myriad_model::StreamRoute;
 
 /// A stream route: what it takes, and where it leads.
-pub fn text(stream_route: &StreamRoute) -> String {
+pub(super) fn text(stream_route: &StreamRoute) -> String {
     let hosts = joined(&stream_route.hosts);
     let mut text = match (stream_route.hosts.is_empty(), stream_route.terminate) {
         (true, _) => "every connection".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use myriad_model::{AccessLog, FormatPart, LogFormat, MetricAction, Telemetry};
 
 /// One line for each log, change of metrics, and tracing.
-pub fn text(telemetry: &Telemetry) -> String {
+pub(super) fn text(telemetry: &Telemetry) -> String {
     let mut text = String::new();
     match &telemetry.logs {
         None => {}

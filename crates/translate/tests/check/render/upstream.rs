@@ -9,7 +9,7 @@ use myriad_model::{
 };
 
 /// The line of an upstream, and the lines of its options below it.
-pub fn text(upstream: &Upstream) -> (String, String) {
+pub(super) fn text(upstream: &Upstream) -> (String, String) {
     let mut line = format!("{:?}", upstream.protocol);
     if let Some(dns) = &upstream.dns {
         let _ = write!(line, " dns={}", joined(dns.names.iter().map(name_text)));
@@ -37,7 +37,7 @@ pub fn text(upstream: &Upstream) -> (String, String) {
 }
 
 /// The endpoints, with weights and priorities that are not the usual ones.
-pub fn endpoints_text(endpoints: &Endpoints) -> String {
+pub(super) fn endpoints_text(endpoints: &Endpoints) -> String {
     let text = |(index, endpoint): (usize, &Endpoint)| {
         let marks = marks(endpoint.weight, endpoint.priority);
         let mesh = if endpoint.mesh { "+mesh" } else { "" };

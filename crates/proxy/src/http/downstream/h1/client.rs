@@ -27,7 +27,7 @@ use crate::route::downstream_connection::DownstreamConnection;
 const LINGER_BYTES_MAX: usize = 256 << 10;
 
 /// The client's end: its stream, what it has sent, and what it has yet to be sent.
-pub struct H1Client {
+pub(super) struct H1Client {
     worker: Rc<Worker>,
     stream: Stream,
     input: Option<Buffer>,
@@ -47,7 +47,7 @@ pub struct H1Client {
 
 /// The properties of a request that the client's end has to know.
 #[derive(Clone, Copy, Debug)]
-pub struct H1Request {
+pub(super) struct H1Request {
     /// The version.
     pub version: Version,
     /// Whether the method is HEAD.
@@ -64,7 +64,7 @@ pub struct H1Request {
 
 impl H1Request {
     /// A request that could not be read.
-    pub fn unread() -> Self {
+    pub(super) fn unread() -> Self {
         H1Request {
             version: Version::Http11,
             is_head: false,
@@ -78,7 +78,7 @@ impl H1Request {
 
 impl H1Client {
     /// A client that has said this so far.
-    pub fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
+    pub(super) fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
         H1Client {
             held: worker.local.fairness.holdings.connection(),
             worker,
@@ -98,17 +98,17 @@ impl H1Client {
     }
 
     /// The stream, and what was read of it already.
-    pub fn into_parts(self) -> (Stream, Option<Buffer>) {
+    pub(super) fn into_parts(self) -> (Stream, Option<Buffer>) {
         (self.stream, self.input)
     }
 
     /// The bytes that were read and not used yet.
-    pub fn waiting(&self) -> Option<&[u8]> {
+    pub(super) fn waiting(&self) -> Option<&[u8]> {
         self.input.as_ref().map(Buffer::filled)
     }
 
     /// Drops an empty line in front of a head (RFC 9112, section 2.2).
-    pub fn skip_empty_line(&mut self) {
+    pub(super) fn skip_empty_line(&mut self) {
         if self
             .waiting()
             .is_some_and(|bytes| bytes.starts_with(b"\r\n"))
@@ -118,12 +118,12 @@ impl H1Client {
     }
 
     /// Reads more.
-    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.stream.poll_fill(context, &mut self.input)
     }
 
     /// Begins a request whose head takes `length` of the bytes that wait.
-    pub fn begin(&mut self, request: H1Request, length: usize) {
+    pub(super) fn begin(&mut self, request: H1Request, length: usize) {
         self.consume(length);
         self.request = request;
         self.trailers = None;
@@ -134,22 +134,22 @@ impl H1Client {
     }
 
     /// Whether the connection goes on.
-    pub fn keeps_alive(&self) -> bool {
+    pub(super) fn keeps_alive(&self) -> bool {
         self.keep_alive
     }
 
     /// Whether the request was read to its end.
-    pub fn is_request_done(&self) -> bool {
+    pub(super) fn is_request_done(&self) -> bool {
         self.decoder.is_done()
     }
 
     /// Whether the connection is to be dropped without another byte.
-    pub fn is_aborted(&self) -> bool {
+    pub(super) fn is_aborted(&self) -> bool {
         self.is_aborted
     }
 
     /// Drops the connection without another byte.
-    pub fn abort(&mut self) {
+    pub(super) fn abort(&mut self) {
         self.is_aborted = true;
         self.keep_alive = false;
     }
@@ -198,7 +198,7 @@ impl H1Client {
     }
 
     /// Sends what is in the output; false where the client is gone.
-    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let Some(output) = &mut self.output else {
             return self.stream.poll_send(context).map(|sent| sent.is_ok());
         };
@@ -208,7 +208,7 @@ impl H1Client {
     }
 
     /// Throws away what is left of the request; false where that cannot be done.
-    pub fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(super) fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
             while let Some(input) = &mut self.input {
                 match self.decoder.step(input.filled()) {
@@ -233,7 +233,7 @@ impl H1Client {
     }
 
     /// Closes the sending half, and throws away what still comes until the client closes too.
-    pub fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if ready!(self.stream.poll_close(context)).is_err() {
             return Poll::Ready(());
         }

@@ -28,7 +28,7 @@ use crate::route::downstream_connection::DownstreamConnection;
 const WAITING_BYTES: usize = 4 << 10;
 
 /// The client's end of a stream.
-pub struct H2Client {
+pub(super) struct H2Client {
     worker: Rc<Worker>,
     handle: Handle,
     body_bytes_max: u64,
@@ -62,7 +62,7 @@ impl From<Gone> for FailureKind {
 
 impl H2Client {
     /// The end of a stream whose head was read.
-    pub fn new(
+    pub(super) fn new(
         worker: Rc<Worker>,
         (handle, active): (Handle, Active),
         body_bytes_max: u64,
@@ -105,7 +105,7 @@ impl H2Client {
     }
 
     /// The stream as it carries another protocol, once its head was answered.
-    pub fn into_carrier(mut self) -> TunnelStream {
+    pub(super) fn into_carrier(mut self) -> TunnelStream {
         self.handle.hold(0, 0);
         TunnelStream {
             handle: self.handle,
@@ -360,7 +360,7 @@ fn content_length(length: u64, out: &mut Buffer) {
 }
 
 /// A stream that carries another protocol.
-pub struct TunnelStream {
+pub(super) struct TunnelStream {
     handle: Handle,
     is_closed: bool,
     _active: Active,

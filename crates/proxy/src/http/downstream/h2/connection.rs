@@ -28,7 +28,7 @@ const LINGER_BYTES_MAX: usize = 256 << 10;
 const LAST_CALL: [u8; 8] = *b"lastcall";
 
 /// A connection.
-pub struct Connection {
+pub(super) struct Connection {
     stream: Stream,
     input: Option<Buffer>,
     shared: Rc<SharedStreams>,
@@ -73,7 +73,7 @@ struct Data {
 }
 
 /// A stream that the client has opened.
-pub struct OpenedStream {
+pub(super) struct OpenedStream {
     /// Its head.
     pub head: Opening,
     /// The stream.
@@ -94,7 +94,7 @@ enum Step {
 
 impl Connection {
     /// A connection whose client has said no more than this.
-    pub fn new(stream: Stream, said: Option<Buffer>, local: Shared) -> Self {
+    pub(super) fn new(stream: Stream, said: Option<Buffer>, local: Shared) -> Self {
         let limits = &local.limits;
         Connection {
             stream,
@@ -112,42 +112,42 @@ impl Connection {
     }
 
     /// Whether the client has said what has to come first.
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::New | State::Begun)
     }
 
     /// Whether part of a head was read.
-    pub fn is_reading_head(&self) -> bool {
+    pub(super) fn is_reading_head(&self) -> bool {
         self.head.is_some()
     }
 
     /// Whether the connection is at its end.
-    pub fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         matches!(self.state, State::Ending | State::Lingering)
     }
 
     /// Whether the client knows that it should open no more streams.
-    pub fn has_left(&self) -> bool {
+    pub(super) fn has_left(&self) -> bool {
         self.state == State::Left
     }
 
     /// Whether it has to go because too much is held for clients, and most for this one.
-    pub fn is_evicted(&self) -> bool {
+    pub(super) fn is_evicted(&self) -> bool {
         self.shared.with(|streams| streams.is_evicted())
     }
 
     /// The deadline that passes at once where it has to go.
-    pub fn watch(&self, deadline: &Deadline) {
+    pub(super) fn watch(&self, deadline: &Deadline) {
         self.shared.with(|streams| streams.watch(deadline));
     }
 
     /// Streams that had to be reset since this was asked last.
-    pub fn take_faults(&mut self) -> usize {
+    pub(super) fn take_faults(&mut self) -> usize {
         std::mem::take(&mut self.faults)
     }
 
     /// Asks the client to open no more streams.
-    pub fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if self.is_ending() || matches!(self.state, State::Leaving | State::Left) {
             return;
         }
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// Ends the connection once what was said is sent.
-    pub fn end(&mut self, reason: Reason) {
+    pub(super) fn end(&mut self, reason: Reason) {
         if self.is_ending() {
             return;
         }
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Ends the connection once what was said is sent, where all streams have ended.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         match self.state {
             State::Left => self.state = State::Ending,
             _ => self.end(Reason::NoError),
@@ -181,7 +181,7 @@ impl Connection {
     }
 
     /// Reads and sends, until a stream is opened; none once the connection has ended.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<OpenedStream>> {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<OpenedStream>> {
         let polled = self.poll_frames(context);
         let input = self.input.as_ref().map_or(0, Buffer::capacity);
         let head = self.head.as_ref().map_or(0, Unfinished::memory);

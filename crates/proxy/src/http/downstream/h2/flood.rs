@@ -9,7 +9,7 @@ use crate::net::deadline::{TICK, now_ticks};
 const KINDS: usize = 5;
 
 /// Counts the frames of a connection.
-pub struct Frames {
+pub(super) struct Frames {
     counts: [u32; KINDS],
     maxima: [u32; KINDS],
     /// The bytes that had been sent to the client when counting began.
@@ -32,7 +32,7 @@ const NAMES: [Reached; KINDS] = [
 
 impl Frames {
     /// The counts of a connection that has received nothing.
-    pub fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Frames {
             counts: [0; KINDS],
             maxima: [
@@ -51,7 +51,7 @@ impl Frames {
 
     /// Counts a frame of a client that was sent so many bytes since it came; says of what there is
     /// too much.
-    pub fn count(&mut self, head: &FrameHead, sent: u64) -> Option<Reached> {
+    pub(super) fn count(&mut self, head: &FrameHead, sent: u64) -> Option<Reached> {
         let index = match head.kind {
             // A connection ends where streams are reset too often, and with any of the others.
             kind::RST_STREAM | kind::PUSH_PROMISE | kind::GOAWAY => return None,

@@ -21,8 +21,8 @@ mod account;
 mod handle;
 mod output;
 
-pub use account::STREAM_BYTES;
-pub use handle::Handle;
+pub(crate) use account::STREAM_BYTES;
+pub(crate) use handle::Handle;
 
 /// The client, or its stream, is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Gone;
 
 /// The fault of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(super) enum Fault {
     /// Its stream ends.
     Stream(u32, Reason),
     /// The connection ends.
@@ -38,10 +38,10 @@ pub enum Fault {
 }
 
 /// The state that a connection and its streams share.
-pub struct SharedStreams(RefCell<Streams>);
+pub(super) struct SharedStreams(RefCell<Streams>);
 
 /// The streams of a connection.
-pub struct Streams {
+pub(super) struct Streams {
     slots: Vec<Slot>,
     free: Vec<usize>,
     /// Streams that are not closed on both sides: their numbers, in order, and their slots.
@@ -146,7 +146,7 @@ impl Receiving {
 
 impl SharedStreams {
     /// The streams of a connection that has said nothing, with what is said to its client first.
-    pub fn new(limits: &Limits, holding: HeldBytes) -> Rc<SharedStreams> {
+    pub(super) fn new(limits: &Limits, holding: HeldBytes) -> Rc<SharedStreams> {
         let mut output = Buffer::take();
         // Heads beyond the limit are refused, and counted, like any other; beyond twice as much
         // they are not even kept.
@@ -194,7 +194,7 @@ impl SharedStreams {
     }
 
     /// Does something with the streams.
-    pub fn with<T>(&self, act: impl FnOnce(&mut Streams) -> T) -> T {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Streams) -> T) -> T {
         act(&mut self.0.borrow_mut())
     }
 
@@ -202,7 +202,7 @@ impl SharedStreams {
     ///
     /// # Errors
     /// A client that is gone.
-    pub fn poll_send(
+    pub(super) fn poll_send(
         &self,
         context: &mut Context<'_>,
         stream: &mut Stream,
@@ -216,32 +216,32 @@ impl SharedStreams {
 
 impl Streams {
     /// How many streams are not closed on both sides.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.live.len()
     }
 
     /// The last stream that the client has opened.
-    pub fn last(&self) -> u32 {
+    pub(super) fn last(&self) -> u32 {
         self.last
     }
 
     /// How many bytes were sent.
-    pub fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
     /// How many bytes wait to be sent.
-    pub fn unsent(&self) -> usize {
+    pub(super) fn unsent(&self) -> usize {
         self.output.as_ref().map_or(0, Buffer::len)
     }
 
     /// The bytes to be sent.
-    pub fn output(&mut self) -> &mut Buffer {
+    pub(super) fn output(&mut self) -> &mut Buffer {
         self.output.get_or_insert_with(Buffer::take)
     }
 
     /// Sets the task that sends the stream, to be woken where there is more.
-    pub fn set_connection(&mut self, waker: &Waker) {
+    pub(super) fn set_connection(&mut self, waker: &Waker) {
         keep(&mut self.connection, waker);
     }
 
@@ -249,7 +249,7 @@ impl Streams {
     ///
     /// # Errors
     /// A number that it cannot have.
-    pub fn note(&mut self, id: u32) -> Result<(), Fault> {
+    pub(super) fn note(&mut self, id: u32) -> Result<(), Fault> {
         if id.is_multiple_of(2) || id <= self.last {
             return Err(Fault::Connection(Reason::Protocol));
         }
@@ -258,7 +258,7 @@ impl Streams {
     }
 
     /// A slot for a stream that was noted. `length` is the declared one of its body.
-    pub fn open(&mut self, id: u32, is_ended: bool, length: Option<u64>) -> usize {
+    pub(super) fn open(&mut self, id: u32, is_ended: bool, length: Option<u64>) -> usize {
         let slot = Slot {
             id,
             window: self.stream_window,
@@ -287,12 +287,12 @@ impl Streams {
     }
 
     /// Whether the client has opened a stream, even if it is closed by now.
-    pub fn is_known(&self, id: u32) -> bool {
+    pub(super) fn is_known(&self, id: u32) -> bool {
         id <= self.last && !id.is_multiple_of(2)
     }
 
     /// Whether a stream is not closed on both sides.
-    pub fn is_live(&self, id: u32) -> bool {
+    pub(super) fn is_live(&self, id: u32) -> bool {
         self.find(id).is_some()
     }
 
@@ -300,7 +300,7 @@ impl Streams {
     ///
     /// # Errors
     /// The client has said that nothing follows.
-    pub fn expects_more(&self, id: u32) -> Result<bool, Fault> {
+    pub(super) fn expects_more(&self, id: u32) -> Result<bool, Fault> {
         match self.find(id).and_then(|slot| self.slots.get(slot)) {
             Some(slot) if slot.is_received => Err(Fault::Stream(id, Reason::StreamClosed)),
             Some(_) => Ok(true),
@@ -318,7 +318,7 @@ impl Streams {
     ///
     /// # Errors
     /// More than the windows allow, or a stream that has nothing to receive.
-    pub fn begin_data(&mut self, id: u32, count: usize) -> Result<bool, Fault> {
+    pub(super) fn begin_data(&mut self, id: u32, count: usize) -> Result<bool, Fault> {
         let length = i64::try_from(count).unwrap_or(i64::MAX);
         self.receiving.left -= length;
         if self.receiving.left < 0 {
@@ -351,7 +351,7 @@ impl Streams {
     ///
     /// # Errors
     /// More than was declared.
-    pub fn data(&mut self, id: u32, data: &[u8]) -> Result<(), Fault> {
+    pub(super) fn data(&mut self, id: u32, data: &[u8]) -> Result<(), Fault> {
         let place = self.find(id).unwrap_or(usize::MAX);
         let Some(slot) = self.slots.get_mut(place) else {
             // It ended since the frame began.
@@ -374,7 +374,7 @@ impl Streams {
     }
 
     /// Takes note of filling that nobody wants.
-    pub fn filling(&mut self, id: u32, count: usize) {
+    pub(super) fn filling(&mut self, id: u32, count: usize) {
         self.use_up(count);
         self.use_up_of(id, count);
     }
@@ -383,7 +383,7 @@ impl Streams {
     ///
     /// # Errors
     /// Less than was declared.
-    pub fn end(&mut self, id: u32, trailers: Option<Trailers>) -> Result<(), Fault> {
+    pub(super) fn end(&mut self, id: u32, trailers: Option<Trailers>) -> Result<(), Fault> {
         let Some(place) = self.find(id) else {
             return Ok(());
         };
@@ -406,14 +406,14 @@ impl Streams {
     }
 
     /// The client has reset a stream.
-    pub fn reset_by_client(&mut self, id: u32) {
+    pub(super) fn reset_by_client(&mut self, id: u32) {
         self.forget(id);
         // It has said itself that nothing follows.
         self.cut.retain(|cut| *cut != id);
     }
 
     /// Ends a stream for what is wrong with it.
-    pub fn fail(&mut self, id: u32, reason: Reason) {
+    pub(super) fn fail(&mut self, id: u32, reason: Reason) {
         self.forget(id);
         self.remember(id);
         frame::reset(id, reason, self.output());
@@ -423,7 +423,7 @@ impl Streams {
     ///
     /// # Errors
     /// A window that grows too far.
-    pub fn widen(&mut self, id: u32, more: u32) -> Result<(), Fault> {
+    pub(super) fn widen(&mut self, id: u32, more: u32) -> Result<(), Fault> {
         let max = i64::from(frame::WINDOW_BYTES_MAX);
         if id == 0 {
             self.window += i64::from(more);
@@ -447,7 +447,7 @@ impl Streams {
     ///
     /// # Errors
     /// A window that grows too far.
-    pub fn set(&mut self, settings: frame::H2Settings) -> Result<(), Fault> {
+    pub(super) fn set(&mut self, settings: frame::H2Settings) -> Result<(), Fault> {
         if let Some(max) = settings.frame_bytes_max {
             // Longer frames than are taken are not sent either.
             self.frame_bytes_max = frame::FRAME_BYTES_MAX.min(max as usize);
@@ -472,7 +472,7 @@ impl Streams {
     }
 
     /// The connection is at its end, and so are all streams.
-    pub fn end_all(&mut self) {
+    pub(super) fn end_all(&mut self) {
         self.is_gone = true;
         self.live.clear();
         for slot in &mut self.slots {

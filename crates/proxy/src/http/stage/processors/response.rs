@@ -19,7 +19,7 @@ use crate::route::entry::RouteEntry;
 use crate::telemetry::count::Count;
 
 /// A client that gets what the processor has left of a response.
-pub struct Processed<'a, P> {
+pub(super) struct Processed<'a, P> {
     worker: Rc<Worker>,
     peer: &'a mut P,
     talk: Conversation,
@@ -53,7 +53,12 @@ struct Held {
 
 impl<'a, P: Peer> Processed<'a, P> {
     /// A client of a plan that a processor accompanies.
-    pub fn new(worker: Rc<Worker>, peer: &'a mut P, talk: Conversation, plan: &Forward) -> Self {
+    pub(super) fn new(
+        worker: Rc<Worker>,
+        peer: &'a mut P,
+        talk: Conversation,
+        plan: &Forward,
+    ) -> Self {
         Processed {
             worker,
             peer,
@@ -66,7 +71,7 @@ impl<'a, P: Peer> Processed<'a, P> {
     }
 
     /// The status that the client got in place of the endpoint's.
-    pub fn replaced(&self) -> Option<u16> {
+    pub(super) fn replaced(&self) -> Option<u16> {
         match self.stage {
             Stage::Replaced(status) => Some(status),
             Stage::Before | Stage::Told(_) | Stage::Passing => None,

@@ -8,7 +8,7 @@ use crate::codec::websocket;
 
 /// Makes a request for WebSocket what it is over HTTP/2 (RFC 8441, section 5), and tells what one
 /// that came by HTTP/1.1 is answered with.
-pub fn extend(request: &mut Request<()>) -> Option<HeaderValue> {
+pub(super) fn extend(request: &mut Request<()>) -> Option<HeaderValue> {
     *request.method_mut() = Method::CONNECT;
     let protocol = Protocol::from_static(websocket::PROTOCOL);
     request.extensions_mut().insert(protocol);

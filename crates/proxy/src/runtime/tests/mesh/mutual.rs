@@ -22,10 +22,10 @@ use super::{
 use crate::Identity;
 
 /// An authority of a mesh.
-pub struct Authority(Issuer<'static, KeyPair>, Bytes);
+pub(super) struct Authority(Issuer<'static, KeyPair>, Bytes);
 
 impl Authority {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -34,11 +34,11 @@ impl Authority {
         Authority(Issuer::new(params, key), der)
     }
 
-    pub fn identity(&self, account: &str, trusted: &[&Authority]) -> Identity {
+    pub(super) fn identity(&self, account: &str, trusted: &[&Authority]) -> Identity {
         self.identity_of(account, trusted, CertificateParams::default())
     }
 
-    pub fn identity_of(
+    pub(super) fn identity_of(
         &self,
         account: &str,
         trusted: &[&Authority],
@@ -63,13 +63,13 @@ impl Authority {
     }
 }
 
-pub fn uri(account: &str) -> String {
+pub(super) fn uri(account: &str) -> String {
     format!("spiffe://cluster.local/ns/shop/sa/{account}")
 }
 
 /// Puts an upstream that speaks mutual TLS to `10.9.1.20:80`, and expects one of these accounts
 /// there.
-pub fn put_secured(world: &mut World, name: &str, protocol: Protocol, accounts: &[&str]) {
+pub(super) fn put_secured(world: &mut World, name: &str, protocol: Protocol, accounts: &[&str]) {
     let upstream = Upstream {
         tls: Some(Box::new(UpstreamTls {
             server_name: "outbound_.80_._.b.shop.svc.cluster.local".into(),
@@ -91,7 +91,7 @@ pub fn put_secured(world: &mut World, name: &str, protocol: Protocol, accounts: 
 }
 
 /// A workload behind `inbound/any:80`, and what leads to it.
-pub async fn meshed(protocol: ListenerProtocol, mutual: MutualTls) -> World {
+pub(super) async fn meshed(protocol: ListenerProtocol, mutual: MutualTls) -> World {
     let mut world = world();
     let of_client = ListenerProtocol::Http;
     world.put_all(vec![

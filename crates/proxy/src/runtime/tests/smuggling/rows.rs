@@ -1,7 +1,7 @@
 //! Rows of requests and responses, each with its outcome.
 
 /// The outcome of a request.
-pub enum Expected {
+pub(super) enum Expected {
     /// It is answered with a status, and its connection ends.
     Refused(u16),
     /// An endpoint gets this, beside what tells of the client.
@@ -46,7 +46,7 @@ macro_rules! host {
 
 const PLAIN: &str = "GET / HTTP/1.1\r\nhost: a.example\r\n\r\n";
 
-pub const REQUEST_ROWS: &[(&str, Expected)] = &[
+pub(super) const REQUEST_ROWS: &[(&str, Expected)] = &[
     // Two framings, or none that is certain.
     (
         post!("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX"),
@@ -318,7 +318,7 @@ macro_rules! stream {
 }
 
 /// Fields and body of a stream, and what an endpoint gets; none where that is nothing.
-pub const HTTP2_ROWS: &[Http2Row] = &[
+pub(super) const HTTP2_ROWS: &[Http2Row] = &[
     stream!("GET" "/" "" => Some(PLAIN)),
     stream!("GET" "/" "", "host": "a.example" => Some(PLAIN)),
     stream!("GET" "/" "", "te": "trailers" => Some(PLAIN)),
@@ -418,7 +418,7 @@ pub const HTTP2_ROWS: &[Http2Row] = &[
 
 /// The bytes of an endpoint, and the start of the client's response where that is no 502; empty
 /// where it is broken off. `NUMBER` is that of the connection.
-pub const RESPONSE_ROWS: &[(&str, Option<&str>)] = &[
+pub(super) const RESPONSE_ROWS: &[(&str, Option<&str>)] = &[
     (
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         None,

@@ -15,7 +15,7 @@ use crate::resolve::facts::SecretContent;
 const SECRET: &str = "auth-secret";
 
 /// Reads whose passwords are asked for. Where that cannot be told, nobody is let in.
-pub fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
+pub(super) fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
     let expected = "write at most 256 bytes without control characters";
     let realm = sheet.read("auth-realm", expected, |value| {
         let is_clean = !value.chars().any(char::is_control);

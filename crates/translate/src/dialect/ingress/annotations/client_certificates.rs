@@ -19,7 +19,7 @@ const SECRET: &str = "auth-tls-secret";
 const NEED: &str = "auth-tls-verify-client";
 
 /// The name of the annotation that has the regex of their subjects.
-pub const SUBJECT: &str = "auth-tls-match-cn";
+pub(crate) const SUBJECT: &str = "auth-tls-match-cn";
 
 /// The others, which mean something beside the Secret alone.
 const OTHERS: [&str; 5] = [
@@ -50,7 +50,7 @@ pub struct ClientCertificates {
 }
 
 /// Reads which certificates clients are asked for. Where that cannot be told, nobody is let in.
-pub fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
+pub(super) fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
     let expected = "write \"on\", \"off\", \"optional\" or \"optional_no_ca\"";
     let need = sheet.read(NEED, expected, |value| match value {
         "on" => Some(Some(CertificateNeed::Verified)),

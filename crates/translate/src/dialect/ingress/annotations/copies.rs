@@ -6,7 +6,7 @@ use super::sheet::Sheet;
 use super::{Options, values};
 
 /// The name of the annotation that says where.
-pub const TARGET: &str = "mirror-target";
+pub(crate) const TARGET: &str = "mirror-target";
 
 /// The variable of nginx for the path and the query, which copies keep.
 const KEPT: &str = "$request_uri";

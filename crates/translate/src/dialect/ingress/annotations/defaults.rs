@@ -11,7 +11,7 @@ use myriad_api::{ConfigMap, Finding, ObjectKey, Severity};
 use super::{AskedService, Blocked, Options, values};
 use crate::settings::Hsts;
 
-pub use keys::judge_unnamed;
+pub(crate) use keys::judge_unnamed;
 
 use keys::FIREWALL;
 
@@ -118,7 +118,7 @@ impl Defaults {
 }
 
 /// An error about the ConfigMap that the settings name, while it is not there.
-pub fn judge_missing(key: &ObjectKey) -> Finding {
+pub(crate) fn judge_missing(key: &ObjectKey) -> Finding {
     Finding::new(
         Severity::Error,
         key,

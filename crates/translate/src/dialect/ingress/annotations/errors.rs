@@ -6,7 +6,7 @@ use super::Options;
 use super::sheet::Sheet;
 
 /// The name of the annotation that says whose pages.
-pub const BACKEND: &str = "default-backend";
+pub(crate) const BACKEND: &str = "default-backend";
 
 /// The name of the annotation that says which errors.
 const STATUSES: &str = "custom-http-errors";

@@ -57,7 +57,7 @@ pub(super) fn judge(sheet: &mut Sheet<'_>) {
 }
 
 /// The name of a host with `www.` before it, or without it where it has it.
-pub fn counterpart(host: &Host) -> Option<Host> {
+pub(crate) fn counterpart(host: &Host) -> Option<Host> {
     let Pattern::Exact(name) = host.pattern() else {
         return None;
     };

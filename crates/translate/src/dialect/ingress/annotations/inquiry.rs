@@ -11,7 +11,7 @@ use super::sheet::Sheet;
 use super::{Blocked, Options, key_of, values};
 
 /// The name of the annotation that says where the service is.
-pub const URL: &str = "auth-url";
+pub(crate) const URL: &str = "auth-url";
 
 /// The name of the annotation by which an Ingress does without the service that is asked for all.
 const GLOBAL: &str = "enable-global-auth";
@@ -31,7 +31,7 @@ const FURTHER: [&str; 9] = [
 
 /// The parameter of the location where clients become known that says where they come from, where
 /// nobody names another.
-pub const PARAMETER: &str = "rd";
+pub(super) const PARAMETER: &str = "rd";
 
 /// The URL that they come from, as ingress-nginx tells it.
 const ORIGIN: &str = "$scheme://$http_host$escaped_request_uri";
@@ -60,25 +60,25 @@ const FIXED: [&str; 10] = [
 ];
 
 /// The form of a URL, for findings.
-pub const EXPECTED_URL: &str = "write such as http://auth.sso.svc.cluster.local:4180/oauth2/auth, \
+pub(super) const EXPECTED_URL: &str = "write such as http://auth.sso.svc.cluster.local:4180/oauth2/auth, \
                                 with no variables but those of docs/ingress.md";
 
 /// The form of a location with variables.
-pub const EXPECTED_LOCATION: &str = "write such as https://$host/oauth2/start, with no variables \
+pub(super) const EXPECTED_LOCATION: &str = "write such as https://$host/oauth2/start, with no variables \
                                      but those of docs/ingress.md";
 
 /// The form of a list of fields.
-pub const EXPECTED_FIELDS: &str =
+pub(super) const EXPECTED_FIELDS: &str =
     "write at most 64 names separated by commas, none of them of the connection";
 
 /// The methods that there are.
-pub const EXPECTED_METHOD: &str = "write GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS";
+pub(super) const EXPECTED_METHOD: &str = "write GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS";
 
 /// The form of durations.
-pub const EXPECTED_DURATION: &str = "write statuses and a time such as \"200 202 401 5m\"";
+pub(super) const EXPECTED_DURATION: &str = "write statuses and a time such as \"200 202 401 5m\"";
 
 /// The form of the text by which answers are remembered.
-pub const EXPECTED_KEY: &str =
+pub(super) const EXPECTED_KEY: &str =
     "write such as $remote_user$http_authorization or $cookie_NAME, with variables that are known";
 
 /// The service that is asked whether requests may pass.
@@ -209,7 +209,7 @@ fn read_further(meta: &Meta, sheet: &mut Sheet<'_>) -> AskedService {
 }
 
 /// The answers that are remembered by a key.
-pub fn remembered(
+pub(super) fn remembered(
     key: Box<str>,
     written: Option<Box<[(u16, Duration)]>>,
 ) -> Option<Box<AnswerMemory>> {
@@ -218,7 +218,7 @@ pub fn remembered(
 }
 
 /// A URL of a service.
-pub fn url(text: &str) -> Option<AskedUrl> {
+pub(super) fn url(text: &str) -> Option<AskedUrl> {
     let (scheme, rest) = text.split_once("://")?;
     let (protocol, usual) = match scheme {
         "http" => (Protocol::Http1, 80),
@@ -275,7 +275,7 @@ fn named(authority: &str) -> Option<(Box<str>, Option<u16>)> {
 }
 
 /// The location where clients become known, which is told where they come from.
-pub fn signin(text: &str, parameter: &str) -> Option<Box<str>> {
+pub(super) fn signin(text: &str, parameter: &str) -> Option<Box<str>> {
     let is_path = text.starts_with('/') && !text.starts_with("//");
     let schemes = [
         "http://",
@@ -305,18 +305,18 @@ pub fn signin(text: &str, parameter: &str) -> Option<Box<str>> {
 }
 
 /// The text that tells a service where to lead clients to.
-pub fn redirect(text: &str) -> Option<Box<str>> {
+pub(super) fn redirect(text: &str) -> Option<Box<str>> {
     (!text.is_empty() && is_text(text)).then(|| text.into())
 }
 
 /// A method of questions.
-pub fn method(text: &str) -> Option<Box<str>> {
+pub(super) fn method(text: &str) -> Option<Box<str>> {
     let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     methods.contains(&text).then(|| text.into())
 }
 
 /// Names of fields, separated by commas, in lower case.
-pub fn fields(text: &str) -> Option<Box<[Box<str>]>> {
+pub(super) fn fields(text: &str) -> Option<Box<[Box<str>]>> {
     let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
     let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
     let is_field = |name: &String| is_token(name) && !FIXED.contains(&&**name);
@@ -325,7 +325,7 @@ pub fn fields(text: &str) -> Option<Box<[Box<str>]>> {
 }
 
 /// The text by which answers are remembered.
-pub fn memory_key(text: &str) -> Option<Box<str>> {
+pub(super) fn memory_key(text: &str) -> Option<Box<str>> {
     let is_short = text.len() <= Inquiry::TEXT_BYTES_MAX;
     let is_clean = !text.is_empty() && !text.chars().any(char::is_control);
     (is_short && is_clean && variables::are_known(text)).then(|| text.into())
@@ -333,7 +333,7 @@ pub fn memory_key(text: &str) -> Option<Box<str>> {
 
 /// How long answers of statuses are remembered, as nginx writes it: statuses and a time, and more
 /// of the same behind commas.
-pub fn ages(text: &str) -> Option<Box<[(u16, Duration)]>> {
+pub(super) fn ages(text: &str) -> Option<Box<[(u16, Duration)]>> {
     let mut ages: Vec<(u16, Duration)> = Vec::new();
     for part in text.split(',') {
         let words: Vec<&str> = part.split_whitespace().collect();

@@ -16,7 +16,7 @@ const BURST_MULTIPLIER: u32 = 5;
 const CONNECTIONS: &str = "limit-connections";
 
 /// Reads limits. One that cannot be read closes what it was to protect.
-pub fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
+pub(super) fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
     let object = format!("Ingress/{}", meta.key.id());
     let number = "write a number from 1";
     let former = sheet.networks("limit-whitelist", false);

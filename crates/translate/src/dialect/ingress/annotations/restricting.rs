@@ -28,7 +28,7 @@ const TUNING: [&str; 1] = ["auth-keepalive*"];
 
 /// The part that has to stay closed while an annotation is without effect, and what in a snippet
 /// says so.
-pub fn judge(name: &str, value: &str) -> (Blocked, Option<Restricting>) {
+pub(super) fn judge(name: &str, value: &str) -> (Blocked, Option<Restricting>) {
     if name.ends_with("-snippet") {
         let blocked = match name {
             "server-snippet" => Blocked::Host,

@@ -30,7 +30,7 @@ const SETTLED: [(&str, &[&str]); 21] = [
 ];
 
 /// Whether an annotation asks for what is so anyway.
-pub fn is_settled(name: &str, value: &str) -> bool {
+pub(super) fn is_settled(name: &str, value: &str) -> bool {
     let value = value.trim();
     let found = SETTLED.binary_search_by_key(&name, |(known, _)| known);
     found.is_ok_and(|at| {

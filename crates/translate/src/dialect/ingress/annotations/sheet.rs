@@ -16,7 +16,7 @@ const HOSTS_CLOSED: &str = "so all paths of its hosts answer 503";
 
 /// One value per honoured name.
 #[derive(Default)]
-pub struct Sheet<'a> {
+pub(super) struct Sheet<'a> {
     picked: BTreeMap<&'static str, Picked<'a>>,
     /// The problems that were found so far.
     pub problems: Vec<AnnotationProblem>,
@@ -33,7 +33,7 @@ struct Picked<'a> {
 
 impl<'a> Sheet<'a> {
     /// Takes a value, unless one of a better prefix is there.
-    pub fn pick(&mut self, name: &'static str, rank: usize, key: &'a str, value: &'a str) {
+    pub(super) fn pick(&mut self, name: &'static str, rank: usize, key: &'a str, value: &'a str) {
         let picked = Picked { rank, key, value };
         let known = self.picked.entry(name).or_insert(picked);
         if rank < known.rank {
@@ -42,12 +42,12 @@ impl<'a> Sheet<'a> {
     }
 
     /// The value as written.
-    pub fn text(&self, name: &str) -> Option<&'a str> {
+    pub(super) fn text(&self, name: &str) -> Option<&'a str> {
         self.picked.get(name).map(|picked| picked.value)
     }
 
     /// The value as `reader` reads it; where it cannot, a finding that says what is expected.
-    pub fn read<T>(
+    pub(super) fn read<T>(
         &mut self,
         name: &str,
         expected: &str,
@@ -63,7 +63,7 @@ impl<'a> Sheet<'a> {
 
     /// Like [`Sheet::read`], for values whose absence would open something: a value that cannot
     /// be read closes the paths of the Ingress.
-    pub fn read_closing<T>(
+    pub(super) fn read_closing<T>(
         &mut self,
         name: &str,
         expected: &str,
@@ -79,7 +79,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// Like [`Sheet::read_closing`], for values that hold for the hosts of the Ingress as a whole.
-    pub fn read_closing_hosts<T>(
+    pub(super) fn read_closing_hosts<T>(
         &mut self,
         name: &str,
         expected: &str,
@@ -96,7 +96,7 @@ impl<'a> Sheet<'a> {
 
     /// Networks; none where they are too many or cannot be read, which closes the paths of the
     /// Ingress where they keep clients out.
-    pub fn networks(&mut self, name: &str, closes: bool) -> Option<SourceRanges> {
+    pub(super) fn networks(&mut self, name: &str, closes: bool) -> Option<SourceRanges> {
         let picked = *self.picked.get(name)?;
         let text = picked.value.trim();
         if let Some(networks) = values::networks(text) {
@@ -123,22 +123,22 @@ impl<'a> Sheet<'a> {
     }
 
     /// A switch; off where it is absent or cannot be read.
-    pub fn flag(&mut self, name: &str) -> bool {
+    pub(super) fn flag(&mut self, name: &str) -> bool {
         self.read(name, "write \"true\" or \"false\"", values::boolean) == Some(true)
     }
 
     /// Like [`Sheet::flag`], closing the paths of the Ingress where it cannot be read.
-    pub fn flag_closing(&mut self, name: &str) -> bool {
+    pub(super) fn flag_closing(&mut self, name: &str) -> bool {
         self.read_closing(name, "write \"true\" or \"false\"", values::boolean) == Some(true)
     }
 
     /// Seconds from 1.
-    pub fn seconds(&mut self, name: &str) -> Option<u32> {
+    pub(super) fn seconds(&mut self, name: &str) -> Option<u32> {
         self.read(name, "write a number of seconds from 1", values::seconds)
     }
 
     /// Notes a problem.
-    pub fn problem(
+    pub(super) fn problem(
         &mut self,
         severity: Severity,
         key: &str,

@@ -121,7 +121,7 @@ const FIELDS: [(&str, &[&str]); 3] = [
 
 /// Something in a snippet that may restrict access.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Restricting {
+pub(super) enum Restricting {
     /// A directive.
     Directive(String),
     /// More than is read.
@@ -138,7 +138,7 @@ impl fmt::Display for Restricting {
 }
 
 /// The first thing that may not be left out; `None` where all may.
-pub fn restricting(text: &str) -> Option<Restricting> {
+pub(super) fn restricting(text: &str) -> Option<Restricting> {
     match text.len() {
         0..=BYTES_MAX => first_of(text).map(Restricting::Directive),
         _ => Some(Restricting::Length),
@@ -146,7 +146,7 @@ pub fn restricting(text: &str) -> Option<Restricting> {
 }
 
 /// The first words about something that restricts, and about what in a snippet says so.
-pub fn told(what: Option<Restricting>) -> String {
+pub(super) fn told(what: Option<Restricting>) -> String {
     match what {
         Some(what) => format!("{what}, which may restrict access and"),
         None => "may restrict access and".to_owned(),

@@ -8,8 +8,8 @@ use myriad_model::SourceRanges;
 use crate::resolve::Namespaces;
 
 /// The most networks of a list, and its most bytes: each path of each host has it.
-pub const NETWORKS_MAX: usize = 4_096;
-pub const NETWORKS_BYTES_MAX: usize = 64 << 10;
+pub(crate) const NETWORKS_MAX: usize = 4_096;
+pub(crate) const NETWORKS_BYTES_MAX: usize = 64 << 10;
 
 /// The most bytes of a list of namespaces.
 const NAMESPACES_BYTES_MAX: usize = 16 << 10;
@@ -18,7 +18,7 @@ const NAMESPACES_BYTES_MAX: usize = 16 << 10;
 const QUOTE_CHARS_MAX: usize = 60;
 
 /// A value as a finding shows it: quoted, and cut where it is long.
-pub fn quote(value: &str) -> String {
+pub(crate) fn quote(value: &str) -> String {
     let mut shown: String = value.chars().take(QUOTE_CHARS_MAX).collect();
     if shown.len() < value.len() {
         shown.push('…');
@@ -27,7 +27,7 @@ pub fn quote(value: &str) -> String {
 }
 
 /// A switch, in the forms that ingress-nginx reads.
-pub fn boolean(value: &str) -> Option<bool> {
+pub(crate) fn boolean(value: &str) -> Option<bool> {
     match value {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -36,13 +36,13 @@ pub fn boolean(value: &str) -> Option<bool> {
 }
 
 /// Seconds from 1 to a day times a hundred.
-pub fn seconds(value: &str) -> Option<u32> {
+pub(crate) fn seconds(value: &str) -> Option<u32> {
     let seconds = value.parse().ok()?;
     (1..=8_640_000).contains(&seconds).then_some(seconds)
 }
 
 /// A number of bytes with `k`, `m` or `g` behind it; 0 means no limit.
-pub fn size(value: &str) -> Option<u64> {
+pub(crate) fn size(value: &str) -> Option<u64> {
     let (digits, unit) = match value.char_indices().last()? {
         (at, 'k' | 'K') => (&value[..at], 1 << 10),
         (at, 'm' | 'M') => (&value[..at], 1 << 20),
@@ -57,21 +57,21 @@ pub fn size(value: &str) -> Option<u64> {
 }
 
 /// The advice to people who write a list of networks that is too long.
-pub const FEWER_NETWORKS: &str =
+pub(crate) const FEWER_NETWORKS: &str =
     "name fewer and larger networks, or have an AuthorizationPolicy of the gateway name them";
 
 /// The problem of a list of networks that is too long.
-pub fn too_long() -> String {
+pub(crate) fn too_long() -> String {
     format!("has more than {NETWORKS_MAX} networks or {NETWORKS_BYTES_MAX} bytes")
 }
 
 /// Whether a list of networks is as short as one may be.
-pub fn is_short(value: &str) -> bool {
+pub(crate) fn is_short(value: &str) -> bool {
     value.len() <= NETWORKS_BYTES_MAX && value.split(',').count() <= NETWORKS_MAX
 }
 
 /// Networks or addresses, separated by commas; at least one, and no more than a list may have.
-pub fn networks(value: &str) -> Option<SourceRanges> {
+pub(crate) fn networks(value: &str) -> Option<SourceRanges> {
     if !is_short(value) {
         return None;
     }
@@ -85,7 +85,7 @@ pub fn networks(value: &str) -> Option<SourceRanges> {
 
 /// Namespaces separated by commas, or `*` for all; no more than each host below a wildcard may be
 /// told of.
-pub fn namespaces(value: &str) -> Option<Namespaces> {
+pub(crate) fn namespaces(value: &str) -> Option<Namespaces> {
     if value.len() > NAMESPACES_BYTES_MAX {
         return None;
     }
@@ -100,7 +100,7 @@ pub fn namespaces(value: &str) -> Option<Namespaces> {
 }
 
 /// A path with `$1` to `$9` in it.
-pub fn rewrite(value: &str) -> Option<Box<str>> {
+pub(crate) fn rewrite(value: &str) -> Option<Box<str>> {
     let mut rest = value;
     while let Some((_, behind)) = rest.split_once('$') {
         let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
@@ -113,27 +113,27 @@ pub fn rewrite(value: &str) -> Option<Box<str>> {
 }
 
 /// A host with or without a port, which requests to backends name.
-pub fn authority(value: &str) -> Option<Box<str>> {
+pub(crate) fn authority(value: &str) -> Option<Box<str>> {
     let (host, port) = value.split_once(':').unwrap_or((value, "80"));
     let is_host = myriad_model::Host::parse(&host.to_ascii_lowercase()).is_ok();
     (is_host && !host.contains('*') && port.parse::<u16>().is_ok()).then(|| value.into())
 }
 
 /// A path without variables.
-pub fn path(value: &str) -> Option<Box<str>> {
+pub(crate) fn path(value: &str) -> Option<Box<str>> {
     (is_path(value) && !value.contains('$')).then(|| value.into())
 }
 
 /// Whether a path may stand in a cookie: nothing in it ends the attribute, and all of it is ASCII.
 /// Browsers send no other byte as it is, so that it would be the path of no request.
-pub fn is_cookie_path(path: &str) -> bool {
+pub(crate) fn is_cookie_path(path: &str) -> bool {
     let mut bytes = path.bytes();
     bytes.all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','))
 }
 
 /// A URL with `http` or `https`, or a path; without variables, but for those that keep what was
 /// asked for.
-pub fn location(value: &str) -> Option<Box<str>> {
+pub(crate) fn location(value: &str) -> Option<Box<str>> {
     let lower = value.get(..8).unwrap_or(value).to_ascii_lowercase();
     let host = ["http://", "https://"]
         .iter()
@@ -149,7 +149,7 @@ pub fn location(value: &str) -> Option<Box<str>> {
 
 /// The scheme, host and port of a URL that keeps the path and query that were asked for, as in
 /// `https://new.example$request_uri`; empty where those of the request are kept.
-pub fn kept_location(value: &str) -> Option<(&str, &str, Option<u16>)> {
+pub(crate) fn kept_location(value: &str) -> Option<(&str, &str, Option<u16>)> {
     let (scheme, rest) = value.strip_suffix("$request_uri")?.split_once("://")?;
     let scheme = match scheme {
         "$scheme" => "",
@@ -168,19 +168,19 @@ pub fn kept_location(value: &str) -> Option<(&str, &str, Option<u16>)> {
 }
 
 /// The name of a header, a cookie or a method (RFC 9110, section 5.6.2).
-pub fn token(value: &str) -> Option<&str> {
+pub(crate) fn token(value: &str) -> Option<&str> {
     myriad_model::is_token(value).then_some(value)
 }
 
 /// Tokens separated by commas.
-pub fn tokens(value: &str) -> Option<Box<str>> {
+pub(crate) fn tokens(value: &str) -> Option<Box<str>> {
     let all = value.split(',').all(|part| token(part.trim()).is_some());
     all.then(|| value.into())
 }
 
 /// Origins of the Fetch standard, separated by commas: `*`, or a scheme and a host that may
 /// start with `*.`.
-pub fn origins(value: &str) -> Option<Box<[Box<str>]>> {
+pub(crate) fn origins(value: &str) -> Option<Box<[Box<str>]>> {
     let parts = value.split(',').map(str::trim);
     parts
         .map(|part| is_origin(part).then(|| part.to_ascii_lowercase().into_boxed_str()))

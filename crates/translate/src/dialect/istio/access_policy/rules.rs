@@ -28,7 +28,7 @@ struct Scene<'a> {
 const LOCAL: &str = "cluster.local";
 
 /// Reads the spec of a policy.
-pub fn authorize(
+pub(super) fn authorize(
     spec: &AuthorizationPolicySpec,
     is_dry_run: bool,
     settings: &Settings,

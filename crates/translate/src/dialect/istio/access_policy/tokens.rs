@@ -31,7 +31,10 @@ const FRAMING: [&str; 11] = [
 ];
 
 /// Reads the spec of a RequestAuthentication.
-pub fn authenticate(spec: &RequestAuthenticationSpec, report: &mut Report<'_>) -> Authenticate {
+pub(super) fn authenticate(
+    spec: &RequestAuthenticationSpec,
+    report: &mut Report<'_>,
+) -> Authenticate {
     let rules = spec.jwt_rules.iter().enumerate();
     let issuers = rules.map(|(at, rule)| issuer(&format!("spec.jwtRules[{at}]"), rule, report));
     let mut issuers: Vec<TokenIssuer> = issuers.collect();

@@ -26,13 +26,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The problem of a range that cannot be read, and the remedy.
-pub const NO_RANGE: (&str, &str) = (
+pub(super) const NO_RANGE: (&str, &str) = (
     "has an entry that is no range of IP addresses, so the match has no effect",
     "write addresses such as 10.0.0.0/8 or 2001:db8::1",
 );
 
 /// Ranges of addresses; none for all.
-pub type Ranges = Box<[IpNet]>;
+pub(super) type Ranges = Box<[IpNet]>;
 
 /// The place of a rule among all of its host.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ struct Asked<'a> {
 }
 
 /// Adds the stream routes of a VirtualService on a host.
-pub fn add(
+pub(super) fn add(
     reader: &mut Reader<'_>,
     (host, label): (&Host, &str),
     (number, tenant): (usize, &Tenant),
@@ -102,7 +102,7 @@ pub fn add(
 }
 
 /// A stream route that takes nothing and leads nowhere.
-pub fn blank() -> StreamRoute {
+pub(crate) fn blank() -> StreamRoute {
     StreamRoute {
         listeners: Arc::from([]),
         hosts: Box::default(),
@@ -118,7 +118,7 @@ pub fn blank() -> StreamRoute {
 
 /// The ranges of a match of connections: of clients, and of what they connect to. None where one
 /// cannot be read.
-pub fn both_ranges(written: &TcpMatch) -> Option<(Ranges, Ranges)> {
+pub(super) fn both_ranges(written: &TcpMatch) -> Option<(Ranges, Ranges)> {
     let sources = match written.source_subnet.is_empty() {
         true => Box::default(),
         false => ranges(std::slice::from_ref(&written.source_subnet))?,
@@ -127,7 +127,7 @@ pub fn both_ranges(written: &TcpMatch) -> Option<(Ranges, Ranges)> {
 }
 
 /// Ranges as written; `None` where one cannot be read.
-pub fn ranges(written: &[Box<str>]) -> Option<Ranges> {
+pub(super) fn ranges(written: &[Box<str>]) -> Option<Ranges> {
     let range = |text: &str| match text.parse::<IpAddr>() {
         Ok(address) => Some(IpNet::from(address)),
         Err(_) => text.parse::<IpNet>().ok().map(|range| range.trunc()),

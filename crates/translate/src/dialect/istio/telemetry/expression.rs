@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 16;
 ///
 /// # Errors
 /// The part of it that is not understood.
-pub fn parse(text: &str) -> Result<Condition, String> {
+pub(super) fn parse(text: &str) -> Result<Condition, String> {
     if text.len() > BYTES_MAX {
         return Err(format!("is longer than {BYTES_MAX} bytes"));
     }
@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Result<Condition, String> {
 }
 
 /// The attribute of a name, with the header that it is of.
-pub fn attribute(path: &str, key: Option<&str>) -> Option<Attribute> {
+pub(super) fn attribute(path: &str, key: Option<&str>) -> Option<Attribute> {
     let header = |name: &str| Attribute::RequestHeader(name.into(), None);
     Some(match (path, key) {
         ("request.headers", Some(key)) => {

@@ -8,7 +8,7 @@ use super::{Tell, expression, is_for_client, judge_providers, provider_of, usual
 use crate::settings::{MeshTelemetry, ProviderForm};
 
 /// The access logs of all levels; none leaves the log to the proxy's setting.
-pub fn merge(
+pub(super) fn merge(
     levels: &[&TelemetrySpec],
     mesh: &MeshTelemetry,
     tell: Tell<'_>,

@@ -10,7 +10,11 @@ use super::{Tell, expression, is_for_client, judge_providers, provider_of};
 use crate::settings::{MeshTelemetry, ProviderForm};
 
 /// The changes of all levels.
-pub fn merge(levels: &[&TelemetrySpec], mesh: &MeshTelemetry, tell: Tell<'_>) -> Box<[MetricRule]> {
+pub(super) fn merge(
+    levels: &[&TelemetrySpec],
+    mesh: &MeshTelemetry,
+    tell: Tell<'_>,
+) -> Box<[MetricRule]> {
     let mut rules = Vec::new();
     let mut is_asked_for = false;
     let mut inherited: Vec<&str> = mesh.metrics.iter().map(|name| &**name).collect();

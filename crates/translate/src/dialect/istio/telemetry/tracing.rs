@@ -15,7 +15,7 @@ use crate::resolve::upstream::{self, PortFound};
 use crate::settings::{MeshTelemetry, ProviderForm, SpanService};
 
 /// The tracing that all levels ask for together.
-pub struct TracingPlan {
+pub(super) struct TracingPlan {
     provider: Box<str>,
     service: SpanService,
     sampled: Share,
@@ -26,7 +26,7 @@ pub struct TracingPlan {
 }
 
 /// How requests are traced; none for not.
-pub fn merge(
+pub(super) fn merge(
     reader: &mut Reader<'_>,
     levels: &[&TelemetrySpec],
     output: &mut Output,
@@ -63,7 +63,7 @@ pub fn merge(
 }
 
 /// Reads all levels; none where nothing is traced.
-pub fn read(
+pub(super) fn read(
     levels: &[&TelemetrySpec],
     mesh: &MeshTelemetry,
     tell: Tell<'_>,

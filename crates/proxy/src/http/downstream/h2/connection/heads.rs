@@ -9,7 +9,7 @@ use crate::http::downstream::h2::streams::{Fault, Handle};
 use crate::limits::Reached;
 
 /// A head of which more frames have to come.
-pub struct Unfinished {
+pub(super) struct Unfinished {
     pub stream: u32,
     is_end: bool,
     block: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct Unfinished {
 
 impl Unfinished {
     /// How many bytes of memory it takes.
-    pub fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.block.capacity()
     }
 }

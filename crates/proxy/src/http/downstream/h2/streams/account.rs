@@ -8,7 +8,7 @@ use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::net::deadline::Deadline;
 
 /// The bytes of each stream beside what it says and hears: its task, its account and its plan.
-pub const STREAM_BYTES: usize = 4 << 10;
+pub(crate) const STREAM_BYTES: usize = 4 << 10;
 
 /// So much of its body a stream may hold in any case, so that all of them get on.
 const LEAST_BYTES: usize = 4 << 10;
@@ -23,32 +23,32 @@ impl Slot {
 
 impl Streams {
     /// Whether so much is held for streams that no further one may come.
-    pub fn holds_too_much(&self) -> bool {
+    pub(crate) fn holds_too_much(&self) -> bool {
         self.held > self.held_max
     }
 
     /// How many bytes are held for the connection in all.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.holding.bytes()
     }
 
     /// Whether more may be held for a stream of a namespace, as far as others go.
-    pub fn may_grow_for(&self, owner: Spots) -> bool {
+    pub(crate) fn may_grow_for(&self, owner: Spots) -> bool {
         self.holding.may_grow_for(owner)
     }
 
     /// Whether the connection has to go because too much is held.
-    pub fn is_evicted(&self) -> bool {
+    pub(crate) fn is_evicted(&self) -> bool {
         self.holding.is_evicted()
     }
 
     /// The deadline that passes at once where the connection has to go.
-    pub fn watch(&mut self, deadline: &Deadline) {
+    pub(crate) fn watch(&mut self, deadline: &Deadline) {
         self.holding.watch(deadline);
     }
 
     /// Takes note of how many bytes are held for the connection itself.
-    pub fn hold_beside(&mut self, bytes: usize) {
+    pub(crate) fn hold_beside(&mut self, bytes: usize) {
         self.beside = bytes;
         self.tell();
     }
@@ -163,7 +163,7 @@ pub(super) mod tests {
     use crate::limits::Limits;
 
     /// The streams of a connection beside which there is no other.
-    pub fn streams(limits: &Limits) -> Rc<SharedStreams> {
+    pub(crate) fn streams(limits: &Limits) -> Rc<SharedStreams> {
         let holdings = Rc::new(Holdings::new(limits, &Arc::default()));
         SharedStreams::new(limits, holdings.connection())
     }

@@ -10,14 +10,14 @@ use crate::codec::frame::Reason;
 use crate::codec::trailer::Trailers;
 
 /// A stream, as its server has it. Dropping it ends the stream.
-pub struct Handle {
+pub(crate) struct Handle {
     shared: Rc<SharedStreams>,
     slot: usize,
 }
 
 impl Handle {
     /// The stream of a slot.
-    pub fn new(shared: Rc<SharedStreams>, slot: usize) -> Self {
+    pub(crate) fn new(shared: Rc<SharedStreams>, slot: usize) -> Self {
         Handle { shared, slot }
     }
 
@@ -26,7 +26,7 @@ impl Handle {
     ///
     /// # Errors
     /// A client that went away.
-    pub fn poll_body(
+    pub(crate) fn poll_body(
         &mut self,
         context: &mut Context<'_>,
         held: usize,
@@ -43,7 +43,7 @@ impl Handle {
     ///
     /// # Errors
     /// A client that went away.
-    pub fn poll_data(
+    pub(crate) fn poll_data(
         &mut self,
         context: &mut Context<'_>,
         max: usize,
@@ -83,7 +83,7 @@ impl Handle {
     }
 
     /// The trailers of the request.
-    pub fn take_trailers(&mut self) -> Option<Trailers> {
+    pub(crate) fn take_trailers(&mut self) -> Option<Trailers> {
         let mut streams = self.shared.0.borrow_mut();
         streams.slots.get_mut(self.slot)?.trailers.take()
     }
@@ -92,7 +92,11 @@ impl Handle {
     ///
     /// # Errors
     /// A client that went away.
-    pub fn head(&mut self, is_end: bool, pack: impl FnOnce(&mut Buffer)) -> Result<(), Gone> {
+    pub(crate) fn head(
+        &mut self,
+        is_end: bool,
+        pack: impl FnOnce(&mut Buffer),
+    ) -> Result<(), Gone> {
         self.send(|streams, place, id| {
             streams.put_head(id, is_end, pack);
             if is_end {
@@ -105,7 +109,7 @@ impl Handle {
     ///
     /// # Errors
     /// A client that went away.
-    pub fn data(&mut self, data: &[u8]) -> Result<usize, Gone> {
+    pub(crate) fn data(&mut self, data: &[u8]) -> Result<usize, Gone> {
         self.send(|streams, place, _| streams.put_data(place, data))
     }
 
@@ -113,7 +117,7 @@ impl Handle {
     ///
     /// # Errors
     /// A client that went away.
-    pub fn end(&mut self) -> Result<(), Gone> {
+    pub(crate) fn end(&mut self) -> Result<(), Gone> {
         self.send(|streams, place, _| {
             streams.put_end(place);
             streams.close(place);
@@ -121,7 +125,7 @@ impl Handle {
     }
 
     /// Waits until more of a body may be sent; ready only where the client is gone.
-    pub fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<Gone> {
+    pub(crate) fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<Gone> {
         if self.poll_gone(context).is_ready() {
             return Poll::Ready(Gone);
         }
@@ -131,7 +135,7 @@ impl Handle {
 
     /// Whether a head may be sent now. Whoever sends it nevertheless makes the connection hold
     /// more than it should.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         !self.shared.0.borrow().is_full()
     }
 
@@ -139,7 +143,7 @@ impl Handle {
     ///
     /// # Errors
     /// A client that went away.
-    pub fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         if self.poll_gone(context).is_ready() {
             return Poll::Ready(Err(Gone));
         }
@@ -152,7 +156,7 @@ impl Handle {
     }
 
     /// Ready once the client, or its stream, is gone.
-    pub fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut streams = self.shared.0.borrow_mut();
         match streams.slots.get_mut(self.slot) {
             Some(slot) if !slot.is_reset => {
@@ -164,7 +168,7 @@ impl Handle {
     }
 
     /// Whether the client would take so many bytes of a body now.
-    pub fn may_send(&self, count: usize) -> bool {
+    pub(crate) fn may_send(&self, count: usize) -> bool {
         let streams = self.shared.0.borrow();
         let slot = streams.slots.get(self.slot);
         slot.is_some_and(|slot| slot.window.min(streams.window) >= count as i64)
@@ -172,7 +176,7 @@ impl Handle {
 
     /// Takes note of how many bytes are held for the stream elsewhere, and how many there may be
     /// below that; false where its connection holds too much.
-    pub fn hold(&mut self, bytes: usize, below: usize) -> bool {
+    pub(crate) fn hold(&mut self, bytes: usize, below: usize) -> bool {
         let mut streams = self.shared.0.borrow_mut();
         if let Some(slot) = streams.slots.get_mut(self.slot) {
             slot.held = bytes;
@@ -187,7 +191,7 @@ impl Handle {
     }
 
     /// The namespace that the stream is of.
-    pub fn space(&self) -> Spots {
+    pub(crate) fn space(&self) -> Spots {
         let streams = self.shared.0.borrow();
         streams
             .slots
@@ -196,12 +200,12 @@ impl Handle {
     }
 
     /// Takes note of the namespace that the stream is of.
-    pub fn belong(&mut self, space: Spots) {
+    pub(crate) fn belong(&mut self, space: Spots) {
         self.shared.0.borrow_mut().belong(self.slot, space);
     }
 
     /// Takes note of how many more bytes are held for it for as long as it lasts.
-    pub fn hold_always(&mut self, bytes: usize) {
+    pub(crate) fn hold_always(&mut self, bytes: usize) {
         let mut streams = self.shared.0.borrow_mut();
         if let Some(slot) = streams.slots.get_mut(self.slot) {
             slot.fixed += bytes;
@@ -210,7 +214,7 @@ impl Handle {
     }
 
     /// Ends the stream at once.
-    pub fn reset(&mut self, reason: Reason) {
+    pub(crate) fn reset(&mut self, reason: Reason) {
         // Whoever is gone needs not be told.
         let _ = self.send(|streams, _, id| {
             if streams.is_live(id) {

@@ -22,7 +22,7 @@ impl Streams {
     ///
     /// # Errors
     /// A client that is gone.
-    pub fn poll_send(
+    pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
         stream: &mut Stream,
@@ -44,12 +44,12 @@ impl Streams {
     }
 
     /// Whether so much waits to be sent that no head is written, and no frame read.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.unsent() > UNSENT_BYTES
     }
 
     /// Has a slot's stream told once there is room for a head.
-    pub fn wait_for_room(&mut self, place: usize) {
+    pub(crate) fn wait_for_room(&mut self, place: usize) {
         if let Some(slot) = self.slots.get_mut(place)
             && !slot.is_head_waiting
         {
@@ -59,7 +59,7 @@ impl Streams {
     }
 
     /// Wakes the tasks that wait for room where there is some, in the order in which they came.
-    pub fn wake_for_room(&mut self) {
+    pub(crate) fn wake_for_room(&mut self) {
         if !self.is_full() {
             for place in std::mem::take(&mut self.heads_waiting) {
                 if let Some(slot) = self.slots.get_mut(place) {
@@ -74,12 +74,12 @@ impl Streams {
     }
 
     /// Whether some of a body of so many bytes may be written.
-    pub fn has_room(&self, count: usize) -> bool {
+    pub(crate) fn has_room(&self, count: usize) -> bool {
         OUTPUT_BYTES.saturating_sub(self.unsent() + HEAD_BYTES) >= count.min(PART_BYTES)
     }
 
     /// Writes a head: in one frame, as is mostly the case, or in more.
-    pub fn put_head(&mut self, id: u32, is_end: bool, pack: impl FnOnce(&mut Buffer)) {
+    pub(crate) fn put_head(&mut self, id: u32, is_end: bool, pack: impl FnOnce(&mut Buffer)) {
         let (max, is_first) = (self.frame_bytes_max, !self.has_packed);
         self.has_packed = true;
         let output = self.output();
@@ -121,7 +121,7 @@ impl Streams {
     }
 
     /// Writes as much of a body as may be sent now.
-    pub fn put_data(&mut self, place: usize, data: &[u8]) -> usize {
+    pub(crate) fn put_data(&mut self, place: usize, data: &[u8]) -> usize {
         let mut taken = 0;
         while taken < data.len() && self.has_room(data.len() - taken) {
             let room = OUTPUT_BYTES.saturating_sub(self.unsent() + HEAD_BYTES);
@@ -148,7 +148,7 @@ impl Streams {
     }
 
     /// Writes the end of a stream: into its last frame, where that is still here.
-    pub fn put_end(&mut self, place: usize) {
+    pub(crate) fn put_end(&mut self, place: usize) {
         let Some(slot) = self.slots.get_mut(place) else {
             return;
         };

@@ -73,7 +73,7 @@ pub(super) const BALANCERS: [(&str, &str); 2] = [
 
 /// A warning about a ConfigMap that the settings do not name, where it looks like that of an
 /// ingress-nginx and restricts access.
-pub fn judge_unnamed(map: &ConfigMap, ignored: &BTreeSet<String>) -> Option<Finding> {
+pub(crate) fn judge_unnamed(map: &ConfigMap, ignored: &BTreeSet<String>) -> Option<Finding> {
     let text = |key: &str| text_of(map, ignored, key);
     let is_closing = |key: &str| text(key).is_some_and(|text| restricting(key, text).is_some());
     let mut closing = CLOSING.iter().map(|(key, _)| *key);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A word.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Token {
+pub(super) enum Token {
     /// Names joined by dots.
     Name(String),
     /// A name behind a bracket and a dot.
@@ -37,7 +37,7 @@ const SIGNS: [&str; 16] = [
 ///
 /// # Errors
 /// A part of the text is no token.
-pub fn tokens(text: &str) -> Result<Vec<Token>, String> {
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
     let mut rest = text.trim_start();
     let mut tokens = Vec::new();
     while let Some(first) = rest.chars().next() {
