@@ -13,8 +13,9 @@ use std::time::Duration;
 use myriad_model::{RateLimit, SourceRanges};
 
 /// The advice to people who write a limit.
-pub(crate) const EXPECTED: &str = "write such as \"100/s burst 200 per client\": a number per s, m or h, \
-     then burst, then per client, host or route; several separated by commas";
+pub(crate) const EXPECTED: &str = "write such as \
+    \"100/s burst 200 per client\": a number per s, m or h, \
+    then burst, then per client, host or route; several separated by commas";
 
 /// One limit as written.
 #[derive(Clone, Debug, PartialEq, Eq)]

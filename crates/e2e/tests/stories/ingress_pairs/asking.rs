@@ -4,7 +4,8 @@
 use super::Pair;
 
 /// The service: it answers by what the request wants of it.
-pub(super) const SERVER: &str = "server { listen LISTEN; server_name auth.default.svc.cluster.local; \
+pub(super) const SERVER: &str = "server { listen LISTEN; \
+    server_name auth.default.svc.cluster.local; \
     location / { \
     add_header Set-Cookie \"s=1\" always; add_header WWW-Authenticate Bearer always; \
     if ($http_x_wanted = 202) { return 202; } if ($http_x_wanted = 302) { return 302 /x; } \

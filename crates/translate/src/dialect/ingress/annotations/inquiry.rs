@@ -60,12 +60,13 @@ const FIXED: [&str; 10] = [
 ];
 
 /// The form of a URL, for findings.
-pub(super) const EXPECTED_URL: &str = "write such as http://auth.sso.svc.cluster.local:4180/oauth2/auth, \
-                                with no variables but those of docs/ingress.md";
+pub(super) const EXPECTED_URL: &str = "write such as \
+    http://auth.sso.svc.cluster.local:4180/oauth2/auth, with no variables \
+    but those of docs/ingress.md";
 
 /// The form of a location with variables.
-pub(super) const EXPECTED_LOCATION: &str = "write such as https://$host/oauth2/start, with no variables \
-                                     but those of docs/ingress.md";
+pub(super) const EXPECTED_LOCATION: &str = "write such as \
+    https://$host/oauth2/start, with no variables but those of docs/ingress.md";
 
 /// The form of a list of fields.
 pub(super) const EXPECTED_FIELDS: &str =
