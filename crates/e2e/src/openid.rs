@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::world::repository;
 
@@ -14,6 +14,8 @@ pub struct OpenIdProvider {
     /// The address that it listens on.
     pub address: SocketAddr,
     _child: Child,
+    /// Kept open, since the provider goes on to write there.
+    _lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl OpenIdProvider {
@@ -47,6 +49,7 @@ impl OpenIdProvider {
         OpenIdProvider {
             address: listens.expect("the provider listens in time"),
             _child: child,
+            _lines: lines,
         }
     }
 

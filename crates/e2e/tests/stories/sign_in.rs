@@ -131,7 +131,7 @@ async fn a_browser_signs_in_at_a_provider_and_gets_what_it_asked_for() {
     assert_eq!(backend.asked(), 0);
 
     let (url, answer) = browser.visit("http://app.test/cart?a=b", "ann").await;
-    assert!(url.ends_with("/cart?a=b"), "{url}");
+    assert!(url.ends_with("/cart?a=b"), "{url}: {answer:?}");
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.told()["headers"]["x-auth-request-user"], "ann");
     assert_eq!(
