@@ -36,6 +36,24 @@ pub(super) enum Turn {
     Deferred(Instant),
 }
 
+/// The cost of one batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bill {
+    /// The number of its changes.
+    pub changes: usize,
+    /// Its processor time.
+    pub cost: Duration,
+}
+
+impl Bill {
+    /// The most changes that are not heavy at the same price; at least 1.
+    fn light_changes(self) -> usize {
+        let price = self.cost.as_nanos() / self.changes.max(1) as u128;
+        let count = HEAVY_MIN.as_nanos() / price.max(1);
+        usize::try_from(count).unwrap_or(usize::MAX).max(1)
+    }
+}
+
 /// The wait that a heavy batch leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
@@ -68,6 +86,8 @@ struct Account {
     waits_until: Instant,
     /// Until when they go alone.
     alone_until: Instant,
+    /// The most changes of its next batch.
+    changes_max: usize,
 }
 
 impl Debts {
@@ -107,31 +127,44 @@ impl Debts {
         }
     }
 
+    /// The most changes of a namespace in its next batch.
+    pub(super) fn changes_max(&self, namespace: &str) -> usize {
+        let account = self.accounts.get(namespace);
+        account.map_or(usize::MAX, |account| account.changes_max)
+    }
+
     /// Charges a namespace a batch that it had for itself and that ended `now`. It owes nothing
     /// while nobody else changes anything, unless `others_wait`.
     pub(super) fn charge(
         &mut self,
         namespace: Box<str>,
-        cost: Duration,
+        bill: Bill,
         now: Instant,
         others_wait: bool,
     ) -> Option<Debt> {
-        let wait = self.wait(cost)?;
-        let has_others = others_wait || self.has_others(&namespace, now);
-        if !has_others || self.operators.contains(&namespace) {
+        let Some(wait) = self.wait(bill.cost) else {
+            if let Some(account) = self.accounts.get_mut(&namespace) {
+                account.changes_max = account.changes_max.saturating_mul(2);
+            }
+            return None;
+        };
+        if self.operators.contains(&namespace) {
             return None;
         }
-        let waits_until = now + wait;
+        let has_others = others_wait || self.has_others(&namespace, now);
+        let owed = if has_others { wait } else { Duration::ZERO };
+        let waits_until = now + owed;
         let account = Account {
-            cost,
+            cost: bill.cost,
             waits_until,
             alone_until: waits_until + wait + ALONE_FOR,
+            changes_max: bill.light_changes(),
         };
         self.accounts.insert(namespace.clone(), account);
         self.prune(now);
-        Some(Debt {
+        has_others.then_some(Debt {
             namespace,
-            cost,
+            cost: bill.cost,
             wait,
         })
     }
@@ -139,16 +172,12 @@ impl Debts {
     /// Lets namespaces that shared a batch go alone for a while, if it was heavy; returns whether
     /// it was. The while is longer than a debt for it would be: whoever shares on purpose gains
     /// nothing by it.
-    pub(super) fn suspect(
-        &mut self,
-        namespaces: Vec<Box<str>>,
-        cost: Duration,
-        now: Instant,
-    ) -> bool {
-        let Some(wait) = self.wait(cost) else {
+    pub(super) fn suspect(&mut self, namespaces: Vec<Box<str>>, bill: Bill, now: Instant) -> bool {
+        let Some(wait) = self.wait(bill.cost) else {
             return false;
         };
         let alone_until = now + wait + ALONE_FOR;
+        let changes_max = bill.light_changes();
         for namespace in namespaces {
             if self.operators.contains(&namespace) {
                 continue;
@@ -157,8 +186,10 @@ impl Debts {
                 cost: Duration::ZERO,
                 waits_until: now,
                 alone_until,
+                changes_max,
             });
             account.alone_until = account.alone_until.max(alone_until);
+            account.changes_max = account.changes_max.min(changes_max);
         }
         self.prune(now);
         true
@@ -202,9 +233,14 @@ mod tests {
 
     use myriad_base::clock;
 
-    use super::{ACTIVE_FOR, ALONE_FOR, DEBTORS_MAX, Debts, HEAVY_MIN, Turn, WAIT_MAX};
+    use super::{ACTIVE_FOR, ALONE_FOR, Bill, DEBTORS_MAX, Debts, HEAVY_MIN, Turn, WAIT_MAX};
 
     const HEAVY: Duration = Duration::from_secs(3);
+
+    /// The cost of a batch of one change.
+    fn bill(cost: Duration) -> Bill {
+        Bill { changes: 1, cost }
+    }
 
     fn debts(share: u32) -> Debts {
         Debts::new(share, BTreeSet::from([Box::from("gateway")]))
@@ -214,25 +250,47 @@ mod tests {
     fn a_heavy_batch_is_waited_for_as_long_as_the_share_says() {
         for (share, wait) in [(20, Some(12)), (50, Some(3)), (1, Some(60)), (100, None)] {
             let (mut debts, now) = (debts(share), clock::now());
-            let debt = debts.charge("a".into(), HEAVY, now, true);
+            let debt = debts.charge("a".into(), bill(HEAVY), now, true);
             let wait = wait.map(Duration::from_secs);
             assert_eq!(debt.map(|debt| debt.wait), wait, "{share}");
             let deferred = wait.map_or(Turn::Together, |wait| Turn::Deferred(now + wait));
             assert_eq!(debts.turn("a", now), deferred, "{share}");
         }
-        let unbounded = debts(0).charge("a".into(), WAIT_MAX, clock::now(), true);
+        let unbounded = debts(0).charge("a".into(), bill(WAIT_MAX), clock::now(), true);
         assert_eq!(unbounded, None);
+    }
+
+    #[test]
+    fn after_a_heavy_batch_come_light_ones() {
+        let (mut debts, now) = (debts(20), clock::now());
+        let (changes, cost) = (60, HEAVY);
+        debts.suspect(vec!["b".into()], Bill { changes, cost }, now);
+        // 50 ms each.
+        assert_eq!(debts.changes_max("b"), 2);
+        // Also where nobody else is there yet to wait for it.
+        assert_eq!(
+            debts.charge("a".into(), Bill { changes, cost }, now, false),
+            None
+        );
+        assert_eq!(debts.changes_max("a"), 2);
+        for light in [4, 8, 16] {
+            debts.charge("a".into(), bill(Duration::from_millis(1)), now, true);
+            assert_eq!(debts.changes_max("a"), light);
+        }
+        debts.charge("a".into(), bill(HEAVY), now, true);
+        assert_eq!(debts.changes_max("a"), 1);
+        assert_eq!(debts.changes_max("c"), usize::MAX);
     }
 
     #[test]
     fn a_debt_is_forgotten_by_time() {
         let (mut debts, now) = (debts(20), clock::now());
-        debts.charge("a".into(), HEAVY, now, true);
+        debts.charge("a".into(), bill(HEAVY), now, true);
         let until = now + 4 * HEAVY;
         assert_eq!(debts.turn("a", until), Turn::Alone);
         let until = until + 4 * HEAVY + ALONE_FOR;
         assert_eq!(debts.turn("a", until), Turn::Together);
-        debts.charge("b".into(), HEAVY, until, true);
+        debts.charge("b".into(), bill(HEAVY), until, true);
         assert_eq!(debts.accounts.len(), 1);
     }
 
@@ -240,10 +298,10 @@ mod tests {
     fn what_is_light_and_what_operators_do_is_nobodys_debt() {
         let (mut debts, now) = (debts(20), clock::now());
         let light = HEAVY_MIN - Duration::from_millis(1);
-        assert_eq!(debts.charge("a".into(), light, now, true), None);
+        assert_eq!(debts.charge("a".into(), bill(light), now, true), None);
         for namespace in ["", "gateway"] {
-            assert_eq!(debts.charge(namespace.into(), HEAVY, now, true), None);
-            debts.suspect(vec![namespace.into()], HEAVY, now);
+            assert_eq!(debts.charge(namespace.into(), bill(HEAVY), now, true), None);
+            debts.suspect(vec![namespace.into()], bill(HEAVY), now);
             assert_eq!(debts.turn(namespace, now), Turn::Together);
         }
         assert!(debts.accounts.is_empty());
@@ -256,12 +314,20 @@ mod tests {
         let later = now + ACTIVE_FOR + Duration::from_secs(1);
         debts.see("a", later);
         debts.see("a", later);
-        assert_eq!(debts.charge("a".into(), HEAVY, later, false), None);
-        assert!(debts.charge("a".into(), HEAVY, later, true).is_some());
-        assert!(debts.charge("b".into(), HEAVY, later, false).is_some());
+        assert_eq!(debts.charge("a".into(), bill(HEAVY), later, false), None);
+        assert!(debts.charge("a".into(), bill(HEAVY), later, true).is_some());
+        assert!(
+            debts
+                .charge("b".into(), bill(HEAVY), later, false)
+                .is_some()
+        );
         debts.see("b", later);
         debts.see("a", later);
-        assert!(debts.charge("a".into(), HEAVY, later, false).is_some());
+        assert!(
+            debts
+                .charge("a".into(), bill(HEAVY), later, false)
+                .is_some()
+        );
     }
 
     #[test]
@@ -270,15 +336,15 @@ mod tests {
         let names: Vec<Box<str>> = (0..2 * DEBTORS_MAX)
             .map(|it| format!("n{it}").into())
             .collect();
-        debts.suspect(names, HEAVY, now);
+        debts.suspect(names, bill(HEAVY), now);
         assert_eq!(debts.accounts.len(), DEBTORS_MAX);
         for number in 0..DEBTORS_MAX {
             let cost = HEAVY + Duration::from_millis(number as u64);
-            debts.charge(format!("d{number}").into(), cost, now, true);
+            debts.charge(format!("d{number}").into(), bill(cost), now, true);
         }
         assert_eq!(debts.accounts.len(), DEBTORS_MAX);
         assert!(debts.accounts.keys().all(|name| name.starts_with('d')));
-        debts.charge("last".into(), 2 * HEAVY, now, true);
+        debts.charge("last".into(), bill(2 * HEAVY), now, true);
         assert_eq!(debts.accounts.len(), DEBTORS_MAX);
         assert_eq!(debts.turn("d0", now), Turn::Together);
         assert_ne!(debts.turn("last", now), Turn::Together);

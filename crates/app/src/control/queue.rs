@@ -15,7 +15,7 @@ use myriad_api::{Batch, Change, ObjectKey};
 use myriad_base::clock::Instant;
 use myriad_translate::Settings;
 
-use super::debts::{Debt, Debts, Turn};
+use super::debts::{Bill, Debt, Debts, Turn};
 use super::marks::{Marks, Positions};
 
 /// The most objects that wait. A batch that has begun to be taken in is taken in whole, so the
@@ -35,10 +35,11 @@ pub struct Shares {
 
 impl Shares {
     /// For a source with many tenants, who must not wait for each other: at some 50 µs a change
-    /// nobody waits longer for a cut than half of the 100 ms that a change may take.
+    /// nobody waits longer for a cut than a quarter of the 100 ms that a change may take, and
+    /// where changes of a namespace take a thousand times as long, little of them is in the first.
     pub const FAIR: Shares = Shares {
-        cut_changes_max: 1_024,
-        namespace_changes_max: 256,
+        cut_changes_max: 512,
+        namespace_changes_max: 64,
         keeps_batches: false,
     };
 
@@ -135,6 +136,8 @@ pub(super) struct Holders {
     namespaces: Vec<Box<str>>,
     /// How many there are in all.
     count: usize,
+    /// How many changes are of them all.
+    changes: usize,
 }
 
 impl Queue {
@@ -270,9 +273,11 @@ impl Queue {
         let Holders {
             mut namespaces,
             count,
+            changes,
         } = holders;
+        let bill = Bill { changes, cost };
         if count > 1 {
-            if self.debts.suspect(namespaces, cost, now) {
+            if self.debts.suspect(namespaces, bill, now) {
                 for namespace in std::mem::take(&mut self.together) {
                     self.line_up(namespace, now);
                 }
@@ -282,7 +287,7 @@ impl Queue {
         let namespace = namespaces.pop()?;
         let lanes = self.namespaces.len();
         let others_wait = lanes > usize::from(self.namespaces.contains_key(&namespace));
-        let debt = self.debts.charge(namespace, cost, now, others_wait)?;
+        let debt = self.debts.charge(namespace, bill, now, others_wait)?;
         if self.leave_line(&debt.namespace) {
             self.line_up(debt.namespace.clone(), now);
         }
@@ -403,13 +408,19 @@ impl Queue {
         self.alone.remove(at)
     }
 
-    /// Moves at most `room` changes of a namespace, and at most its share, into a cut.
+    /// Moves at most `room` changes of a namespace, at most its share, and at most as many as
+    /// are light by what its last ones cost, into a cut.
     fn take(&mut self, namespace: Box<str>, room: usize, cut: &mut Cut, now: Instant) {
         let Some(lane) = self.namespaces.get_mut(&namespace) else {
             return;
         };
+        let is_charged = !lane.is_joint && !self.is_hurried;
         let count = lane.keys.len().min(room);
         let count = count.min(self.shares.namespace_changes_max);
+        let count = match is_charged {
+            true => count.min(self.debts.changes_max(&namespace)),
+            false => count,
+        };
         for key in lane.keys.drain(..count) {
             let Some(Waiting { change, mark }) = self.waiting.remove(&key) else {
                 continue;
@@ -419,12 +430,12 @@ impl Queue {
             }
             cut.changes.push(change);
         }
-        let is_charged = !lane.is_joint && !self.is_hurried;
         match lane.keys.is_empty() {
             true => drop(self.namespaces.remove(&namespace)),
             false => self.line_up(namespace.clone(), now),
         }
         cut.holders.count += 1;
+        cut.holders.changes += count;
         if is_charged {
             cut.holders.namespaces.push(namespace);
         }

@@ -137,14 +137,14 @@ async fn a_single_change_is_published_with_the_first_of_a_flood_before_it() {
         panic!("the list, and one cut: {}", published.len());
     };
     assert_eq!(namespaces.iter().filter(|it| *it == "b").count(), 1);
-    assert_eq!(namespaces.iter().filter(|it| *it == "a").count(), 256);
+    assert_eq!(namespaces.iter().filter(|it| *it == "a").count(), 64);
     assert_eq!(at, &position(1), "the flood is not contained yet");
     let mut cuts = 0;
     while !control.queue.is_empty() {
         assert!(control.turn(&mut inbox).await);
         cuts += 1;
     }
-    assert_eq!(cuts, 39);
+    assert_eq!(cuts, 156);
     let published = recorder.0.lock().expect("not poisoned");
     let (_, at) = published.last().expect("a cut");
     assert_eq!(at, &position(8));
@@ -156,7 +156,7 @@ async fn a_single_change_is_published_with_the_first_of_a_flood_before_it() {
 async fn what_came_before_an_epoch_belongs_to_the_one_before() {
     let events = vec![
         listed(),
-        batch("a", 0..600, 7),
+        batch("a", 0..150, 7),
         Event::Epoch(9),
         batch("a", 0..1, 3),
     ];

@@ -57,13 +57,13 @@ fn one_change_does_not_wait_for_ten_thousand_of_another_namespace() {
     let now = clock::now();
     queue.push(put("a", 0..10_000), now);
     let first = queue.cut(now);
-    assert_eq!(first.changes.len(), 256);
+    assert_eq!(first.changes.len(), 64);
     queue.push(put("b", 0..1), now);
     queue.push(put("a", 0..10_000), now);
     let second = queue.cut(now);
     let namespaces = second.changes.iter().map(|change| change.key().namespace());
     assert_eq!(namespaces.filter(|namespace| *namespace == "b").count(), 1);
-    assert_eq!(second.changes.len(), 257);
+    assert_eq!(second.changes.len(), 65);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn everybody_has_a_turn_before_anybody_has_a_second() {
     }
     // Two of each fit into a share, so that no namespace needs a second turn.
     let mut seen = HashMap::new();
-    for cut in 0..6 {
+    for cut in 0..12 {
         for change in queue.cut(now).changes {
             seen.insert(change.key().namespace().to_owned(), cut);
         }
@@ -101,12 +101,12 @@ fn a_flapping_object_waits_once_and_with_its_newest_change() {
 fn a_position_is_claimed_when_nothing_up_to_it_waits() {
     let mut queue = queue();
     let now = clock::now();
-    let changes = put("a", 0..300).changes;
+    let changes = put("a", 0..100).changes;
     queue.push(batch(changes, 7), now);
     queue.push(batch(put("b", 0..1).changes, 8), now);
     assert_eq!(queue.cut(now).positions, []);
     // The change that waited since 7 is written over by a newer one, and still holds 7 back.
-    let last = Change::Remove(ingress("a", 299, "s").key().clone());
+    let last = Change::Remove(ingress("a", 99, "s").key().clone());
     queue.push(batch(vec![last], 9), now);
     let kind = ObjectKind::Ingress;
     let claimed = queue.cut(now).positions;
@@ -122,7 +122,7 @@ fn the_wait_is_that_of_the_oldest_change_in_the_cut() {
     let mut queue = queue();
     let now = clock::now();
     let later = now + std::time::Duration::from_secs(1);
-    queue.push(put("a", 0..300), now);
+    queue.push(put("a", 0..100), now);
     queue.push(put("b", 0..1), later);
     assert_eq!(queue.cut(later).since, now);
     queue.push(put("c", 0..1), later);

@@ -327,7 +327,35 @@ fn a_queue_full_of_who_is_deferred_goes_on() {
     assert!(!queue.is_due(now), "there is room again");
     queue.push(batch(removals("heavy", 0..QUEUE_CHANGES_MAX), 3), now);
     assert!(queue.is_due(now));
-    assert_eq!(queue.cut(now).changes.len(), 256);
+    assert_eq!(
+        queue.cut(now).changes.len(),
+        1,
+        "no more than were light before"
+    );
+}
+
+#[test]
+fn a_costly_namespace_has_smaller_slices_until_they_are_light() {
+    let (mut queue, mut now) = (sharing(Shares::FAIR), clock::now());
+    queue.push(batch(removals("heavy", 0..1_000), 1), now);
+    let mut lens = Vec::new();
+    while !queue.is_empty() {
+        now = queue.next_due().unwrap_or(now);
+        let cut = queue.cut(now);
+        // 30 ms each, and after the first hundred nothing.
+        let price = if lens.iter().sum::<usize>() < 100 {
+            30
+        } else {
+            0
+        };
+        let cost = Duration::from_millis(price * cut.changes.len() as u64);
+        now += cost;
+        lens.push(cut.changes.len());
+        queue.charge(cut.holders, cost, now);
+    }
+    assert_eq!(lens[..4], [64, 3, 6, 3], "{lens:?}");
+    assert_eq!(lens.iter().max(), Some(&64));
+    assert_eq!(lens.iter().sum::<usize>(), 1_000);
 }
 
 #[test]
@@ -342,7 +370,7 @@ fn a_queue_that_is_emptied_waits_for_nobody_and_charges_nobody() {
         assert_eq!(queue.charge(cut.holders, HEAVY, now), None);
         cuts += 1;
     }
-    assert_eq!(cuts, 3);
+    assert_eq!(cuts, 10);
     // What it owed before is not forgotten.
     queue.push(batch(removals("heavy", 0..1), 3), now);
     assert!(!queue.is_due(now));
