@@ -3,6 +3,7 @@
 //! A fact is finer than an object wherever many units read little of one: a thousand hosts read
 //! one port of one Service, and none of them runs again when another port is added.
 
+use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use myriad_api::istio::{DestinationRule, Labels, ServiceEntry};
@@ -27,6 +28,8 @@ pub(crate) enum SharedFact<'a> {
     ServicePort(&'a str, &'a BackendPort),
     /// Whether a Service is there, who sees it, and whether it is an alias of an outside host.
     ServiceShape(&'a str),
+    /// Whether a Service is exported to a namespace, or to all by `*`, as it is written.
+    ExportedTo(&'a str, &'a str),
     /// A Service without its EndpointSlices.
     Service(&'a str),
     /// A Service and its EndpointSlices.
@@ -98,7 +101,8 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
 }
 
 /// Adds the facts that differ where a Service is exported to other namespaces than before. Whoever
-/// reads a port that is listed reads that too, and whoever found none reads the shape.
+/// reads a port that is listed reads that too, and whoever found none reads the shape. Whoever
+/// asks for one namespace first runs for that alone.
 fn touch_exports(
     hasher: &FactHasher,
     id: &str,
@@ -114,6 +118,16 @@ fn touch_exports(
         let ports = ports.map(|port| BackendPort::Number(port.port));
         facts.extend(ports.map(|port| hasher.fact(SharedFact::ServicePort(id, &port))));
     }
+    let named = |service: Option<&Service>| -> BTreeSet<Box<str>> {
+        service
+            .map(exports)
+            .unwrap_or_default()
+            .into_iter()
+            .collect()
+    };
+    let (old, new) = (named(old), named(new));
+    let others = old.symmetric_difference(&new);
+    facts.extend(others.map(|to| hasher.fact(SharedFact::ExportedTo(id, to))));
 }
 
 /// Adds the facts about a Secret beside its certificate.

@@ -126,6 +126,17 @@ impl Reader<'_> {
         (found, service)
     }
 
+    /// Whether the owner of a Service exports it to a namespace by its name, or to all by `*`. No
+    /// more of it is noted, so that one which is for others alone is none that this depends on.
+    pub fn is_exported_to(&mut self, id: &str, namespace: &str) -> bool {
+        for to in [namespace, "*"] {
+            self.read(SharedFact::ExportedTo(id, to));
+        }
+        let service = self.service_itself(id);
+        let mut exports = service.iter().flat_map(|service| service.exports());
+        exports.any(|to| **to == *"*" || **to == *namespace)
+    }
+
     /// Notes that what DestinationRules say of a host is read by [`Reader::rules`].
     pub fn note_rules(&mut self, host: &str) {
         for pattern in fact_patterns(host, &self.settings().cluster_domain) {

@@ -308,18 +308,16 @@ fn service_port(
     port: u16,
     (own, is_for_all): (&str, bool),
 ) -> Result<u16, Problem> {
-    let (found, service) = reader.exported_port(id, &BackendPort::Number(port));
     let is_own = id.split('/').next() == Some(own);
-    let mut exports = service.iter().flat_map(|service| service.exports());
-    let is_lent = exports.any(|to| **to == *"*" || **to == *own);
-    if !is_own && !is_lent && !is_for_all {
+    // Asked first: what becomes of a Service that is not for this namespace concerns it not.
+    if !is_own && !is_for_all && !reader.is_exported_to(id, own) {
         return Err((
             format!("names Service {id}, which is not for namespace {own}"),
             "name a Service of the same namespace, or let the owner of that one name this \
              namespace in its annotation networking.istio.io/exportTo",
         ));
     }
-    match found {
+    match reader.service_port(id, &BackendPort::Number(port)) {
         PortFound::Listed(number) | PortFound::Implied(number) => Ok(number),
         PortFound::NoService => Err((
             format!("names Service {id}, which is not there"),
