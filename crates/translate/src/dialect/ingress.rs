@@ -21,6 +21,7 @@ mod paths;
 mod policy;
 mod reader;
 mod routes;
+mod serving;
 mod table;
 mod tls;
 pub(crate) mod units;

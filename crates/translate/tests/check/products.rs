@@ -330,3 +330,49 @@ fn what_a_wildcard_says_is_less_the_more_hosts_there_are_below_it() {
     assert_eq!(told(16), [0, 1]);
     assert_eq!(told(32), [1, 1]);
 }
+
+/// The work for so many Ingresses on a host that have a path of it asked, and for one with so many
+/// paths, half of them regexes.
+fn measure_questions(askers: usize, paths: usize) -> Work {
+    let ingress = |name: &str, annotations: &str, paths: &str| {
+        format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: shop, name: \
+             {name}, annotations: {{{annotations}}}}}\nspec: {{rules: [{{host: a.example, http: \
+             {{paths: {paths}}}}}]}}\n"
+        )
+    };
+    let backend = "backend: {service: {name: web, port: {number: 80}}}";
+    let asking = |at: usize| {
+        let url = format!("myriad.dev/auth-url: \"http://$host/asked{at}/x\"");
+        let path = format!("[{{path: /own{at}, pathType: Prefix, {backend}}}]");
+        ingress(&format!("asker-{at}"), &url, &path)
+    };
+    let of_both = list(paths, |at| match at % 2 {
+        0 => format!("{{path: /p{at}, pathType: Prefix, {backend}}}"),
+        _ => format!("{{path: \"/r{at}/[0-9]+\", pathType: Prefix, {backend}}}"),
+    });
+    let root = format!("[{{path: /, pathType: Prefix, {backend}}}]");
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: \
+                   {ports: [{port: 80}]}\n";
+    let others = [
+        service.to_owned(),
+        ingress("many", "myriad.dev/use-regex: \"true\"", &of_both),
+        ingress("root", "", &root),
+    ];
+    let all: Vec<String> = (0..askers).map(asking).chain(others).collect();
+    let mut engine = world::engine(Settings::default());
+    let work = put(&mut engine, &all);
+    // All of them are answered by the root.
+    assert_eq!(
+        told(&engine, "metadata.annotations[myriad.dev/auth-url]"),
+        0
+    );
+    work
+}
+
+#[test]
+fn questions_to_a_host_itself_walk_its_paths_once() {
+    let few = measure_questions(50, 100).entries_visited;
+    assert_eq!(measure_questions(100, 100).entries_visited - few, 50);
+    assert_eq!(measure_questions(50, 200).entries_visited - few, 100);
+}

@@ -1,6 +1,7 @@
 //! The service that is asked whether requests of an Ingress may pass: where it is, and what it is
 //! asked.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use myriad_api::config_map::HeaderFields;
@@ -11,9 +12,9 @@ use super::annotations::{AskedService, AskedUrl, Blocked, Defaults, INQUIRY_URL,
 use super::claimant::Claimant;
 use super::headers::{self, is_framing};
 use super::paths;
-use super::table::{PathEntry, Table};
+use super::serving::Serving;
+use super::table::Table;
 use crate::engine::{Output, Reader};
-use crate::regex::literal_start;
 use crate::resolve::upstream::border::{Border, remedy};
 use crate::resolve::upstream::{self, PortFound};
 
@@ -41,6 +42,7 @@ pub(super) fn of_claimants(
     table: &Table<'_>,
     output: &mut Output,
 ) -> Vec<Inquired> {
+    let serving = OnceCell::new();
     let all = claimants.iter();
     all.map(|claimant| {
         let options = &claimant.options;
@@ -55,6 +57,7 @@ pub(super) fn of_claimants(
             claimants,
             claimant,
             table,
+            serving: &serving,
         };
         match scene.inquiry(reader, asked) {
             Ok(inquiry) => Inquired::Service(Box::new(inquiry)),
@@ -137,7 +140,9 @@ struct Scene<'a, 't> {
     host: &'a Host,
     claimants: &'a [Claimant],
     claimant: &'a Claimant,
-    table: &'a Table<'t>,
+    table: &'t Table<'t>,
+    /// The table by what serves a path, once one of them asks at the host itself.
+    serving: &'a OnceCell<Serving<'t>>,
 }
 
 impl Scene<'_, '_> {
@@ -187,7 +192,12 @@ impl Scene<'_, '_> {
                 advice,
             )
         };
-        let entry = serving(self.table, path)
+        let serving = self.serving.get_or_init(|| {
+            reader.count_entries(self.table.paths.len());
+            Serving::of(self.table)
+        });
+        let entry = serving
+            .entry(path)
             .map_err(|pattern| {
                 let message = format!("leads to {path} of the same host, which {pattern} may take");
                 (message, advice)
@@ -330,47 +340,6 @@ fn service_port(
     }
 }
 
-/// The entry that serves a path of a host, where it can be told.
-///
-/// # Errors
-/// A regex that may take it first.
-fn serving<'t>(table: &'t Table<'_>, path: &str) -> Result<Option<&'t PathEntry<'t>>, String> {
-    let mut first: Option<(u64, &PathEntry<'_>)> = None;
-    let mut doubt: Option<(u64, &str)> = None;
-    for (matched, entry) in &table.paths {
-        let rank = paths::rank(matched, 0);
-        let takes = match matched {
-            PathMatch::Exact(text) => **text == *path,
-            PathMatch::Prefix(text) => is_below(path, text),
-            PathMatch::Start(text) => path.starts_with(&**text),
-            PathMatch::Regex(_) => {
-                let pattern = paths::bare(matched);
-                let start = literal_start(pattern).to_ascii_lowercase();
-                let may_take = path.to_ascii_lowercase().starts_with(&start);
-                if may_take && doubt.is_none_or(|(known, _)| rank < known) {
-                    doubt = Some((rank, pattern));
-                }
-                false
-            }
-        };
-        if takes && first.is_none_or(|(known, _)| rank < known) {
-            first = Some((rank, entry));
-        }
-    }
-    match (doubt, first) {
-        (Some((doubt, pattern)), Some((first, _))) if doubt < first => Err(pattern.to_owned()),
-        (Some((_, pattern)), None) => Err(pattern.to_owned()),
-        (_, Some((_, entry))) => Ok(Some(entry)),
-        (None, None) => Ok(table.default.as_ref()),
-    }
-}
-
-/// Whether a path has these elements first.
-fn is_below(path: &str, prefix: &str) -> bool {
-    let rest = path.strip_prefix(prefix);
-    prefix == "/" || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 impl Told {
     /// Reads the entries of a ConfigMap.
     ///
@@ -417,7 +386,7 @@ fn finding(claimant: &Claimant, (message, remedy): Problem) -> Finding {
 mod tests {
     use myriad_api::config_map::HeaderFields;
 
-    use super::{Told, WrittenHost, is_below, read_host};
+    use super::{Told, WrittenHost, read_host};
 
     #[test]
     fn hosts_are_services_or_known_to_dns() {
@@ -438,12 +407,6 @@ mod tests {
         ] {
             assert_eq!(read_host(host, "shop", "cluster.local"), wanted, "{host}");
         }
-    }
-
-    #[test]
-    fn a_prefix_ends_where_an_element_does() {
-        assert!(is_below("/a/b", "/a") && is_below("/a", "/a") && is_below("/a", "/"));
-        assert!(!is_below("/ab", "/a") && !is_below("/", "/a"));
     }
 
     #[test]

@@ -60,12 +60,7 @@ pub(super) fn build<'a>(
     regexes: Regexes,
     findings: &mut Vec<Finding>,
 ) -> Table<'a> {
-    let mut table = Table {
-        paths: BTreeMap::new(),
-        default: None,
-        app_root: None,
-        regexes,
-    };
+    let mut table = Table::new(regexes);
     let mut mains = BTreeMap::new();
     for (at, claimant) in claimants.iter().enumerate() {
         if claimant.is_canary() {
@@ -94,6 +89,16 @@ pub(super) fn build<'a>(
 }
 
 impl<'a> Table<'a> {
+    /// A table without paths, for so many regexes.
+    pub(super) fn new(regexes: Regexes) -> Self {
+        Table {
+            paths: BTreeMap::new(),
+            default: None,
+            app_root: None,
+            regexes,
+        }
+    }
+
     fn add(
         &mut self,
         claimants: &'a [Claimant],
