@@ -215,3 +215,21 @@ data: {X-A: a, X-B: b}
         );
     }
 }
+
+#[test]
+fn what_a_service_is_told_is_read_where_it_is_asked_and_not_for_each_host_of_tls() {
+    let of = |hosts: usize| {
+        let annotations = [
+            ("auth-url", "http://web.shop.svc/"),
+            ("auth-proxy-set-headers", "shop/told"),
+        ];
+        let named: Vec<String> = (0..hosts).map(|at| format!("t{at}.example")).collect();
+        let tls = format!("  tls: [{{hosts: [{}]}}]\n", named.join(", "));
+        let told = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: shop, name: told}\n\
+                    data: {X-A: b}\n";
+        let one = ingress("one", &annotations, 0..1, &own_path(0), &tls);
+        let mut engine = engine();
+        read(&mut engine, &[told.to_owned(), one])
+    };
+    assert_eq!(of(10), of(200));
+}

@@ -13,7 +13,7 @@ use super::claimant::Claimant;
 use super::headers::{self, is_framing};
 use super::paths;
 use super::serving::Serving;
-use super::table::Table;
+use super::table::{Table, has_rule};
 use crate::engine::{Output, Reader};
 use crate::resolve::upstream::border::{Border, remedy};
 use crate::resolve::upstream::{self, PortFound};
@@ -48,8 +48,9 @@ pub(super) fn of_claimants(
         let options = &claimant.options;
         let asked = options.inquiry.as_deref();
         // A redirect goes before it, as in nginx: it says nothing of what is behind.
-        let Some(asked) = asked.filter(|_| options.redirect.is_none() && !claimant.is_canary())
-        else {
+        let asked = asked.filter(|_| options.redirect.is_none() && !claimant.is_canary());
+        // Of hosts that it has for TLS alone there may be thousands, and nothing to ask about.
+        let Some(asked) = asked.filter(|_| has_rule(&claimant.ingress, host)) else {
             return Inquired::Nobody;
         };
         let scene = Scene {
@@ -248,6 +249,7 @@ impl Scene<'_, '_> {
             let message = format!("is told fields of ConfigMap {id}, {what}");
             (message, remedy)
         })?;
+        reader.count_text();
         let mut told = Told::read(&map.fields).map_err(|name| {
             let message = format!(
                 "is told fields of ConfigMap {id}, whose entry {name:?} is none that can be told"

@@ -8,6 +8,7 @@ use myriad_model::{Host, PathMatch};
 
 use super::annotations::Options;
 use super::claimant::Claimant;
+use super::opened::Opened;
 use super::paths::{self, PathProblem};
 use crate::regex::{Regexes, literal_start};
 
@@ -197,9 +198,7 @@ impl<'a> Table<'a> {
         findings: &mut Vec<Finding>,
     ) {
         let ingress = &claimants[at].ingress;
-        // A host that stands in `tls` alone has no rule that could fall back.
-        let is_whole = || *host == Host::any() || ingress.is_alias(host);
-        let has_rule = ingress.rules.is_empty() && is_whole() || !ingress.rules_of(host).is_empty();
+        let has_rule = has_rule(ingress, host);
         let Some(backend) = ingress.default_backend.as_ref().filter(|_| has_rule) else {
             return;
         };
@@ -282,6 +281,13 @@ impl<'a> Spot<'a> {
             field: format!("{}.backend", written.field),
         }
     }
+}
+
+/// Whether an Ingress has a rule for a host that could fall back, or is whole without any. One that
+/// stands in `tls` alone has none.
+pub(super) fn has_rule(ingress: &Opened, host: &Host) -> bool {
+    let is_whole = || *host == Host::any() || ingress.is_alias(host);
+    ingress.rules.is_empty() && is_whole() || !ingress.rules_of(host).is_empty()
 }
 
 fn written_paths<'a>(
