@@ -53,7 +53,12 @@ pub(crate) fn translate_host(
         output.findings.extend(shaded(claimants, shade, host));
     }
     let headers = claimants.iter();
-    let headers = headers.map(|known| headers::edits(reader, &known.ingress, &known.options));
+    let headers = headers.map(|known| {
+        // On a host that it has for TLS alone there are no responses to put them on.
+        let is_served = known.options.headers.is_some() && table::has_rule(&known.ingress, host);
+        let edits = is_served.then(|| headers::edits(reader, &known.ingress, &known.options));
+        edits.flatten()
+    });
     let headers: Vec<_> = headers.collect();
     let inquiries = inquiry::of_claimants(reader, host, claimants, &table, output);
     let scene = routes::RouteScene {
