@@ -11,7 +11,7 @@ use myriad_model::{HeaderEdit, Host, host::Pattern};
 use super::annotations::{self, Further, Options};
 use super::host_name::{self, is_host};
 
-/// Up to here hosts are looked for one by one, which costs less than an index of them.
+/// Up to here hosts in ASCII are looked for one by one, which costs less than an index of them.
 const LINEAR_MAX: usize = 32;
 
 /// Up to so many hosts, an Ingress is opened again for each of them rather than kept open.
@@ -27,6 +27,8 @@ pub struct Opened {
     further: Further,
     /// How many hosts its `tls` entries name.
     tls_hosts: usize,
+    /// Whether a host is written in letters beyond ASCII, so that comparing it takes a conversion.
+    is_international: bool,
     /// The first `tls` entry that names none.
     bare_tls: Option<usize>,
     places: OnceLock<Places>,
@@ -49,8 +51,12 @@ impl Opened {
     /// An Ingress of which nothing is known yet but its further hosts. `ignored` are the
     /// annotations that are ignored on request.
     pub fn new(ingress: Arc<Ingress>, ignored: &BTreeSet<String>) -> Opened {
+        let of_rules = ingress.rules.iter().filter_map(|rule| rule.host.as_deref());
+        let of_tls = ingress.tls.iter().flat_map(|entry| entry.hosts.iter());
+        let mut hosts = of_rules.chain(of_tls.map(|host| &**host));
         Opened {
             further: Further::read(&ingress.meta, ignored),
+            is_international: hosts.any(|host| !host.is_ascii()),
             tls_hosts: ingress.tls.iter().map(|entry| entry.hosts.len()).sum(),
             bare_tls: ingress.tls.iter().position(|it| it.hosts.is_empty()),
             ingress,
@@ -132,7 +138,7 @@ impl Opened {
 
     /// The indices of the rules that name a host, in their order.
     pub fn rules_naming(&self, host: &Host) -> Vec<usize> {
-        if self.is_large() {
+        if self.is_indexed() {
             return self.places().rules.get(host).cloned().unwrap_or_default();
         }
         let is_any = host.pattern() == Pattern::Any;
@@ -146,7 +152,7 @@ impl Opened {
 
     /// The first `tls` entry that names a host, and where in it.
     pub fn tls_naming(&self, host: &Host) -> Option<(usize, usize)> {
-        if self.is_large() {
+        if self.is_indexed() {
             return self.places().tls.get(host).copied();
         }
         let mut entries = self.tls.iter().enumerate();
@@ -167,8 +173,10 @@ impl Opened {
         self.tls_naming(&wildcard).map(|(at, _)| at)
     }
 
-    fn is_large(&self) -> bool {
-        self.rules.len() + self.tls_hosts.max(self.tls.len()) > LINEAR_MAX
+    /// Whether hosts are looked for in an index.
+    fn is_indexed(&self) -> bool {
+        let count = self.rules.len() + self.tls_hosts.max(self.tls.len());
+        count > LINEAR_MAX || self.is_international
     }
 
     fn places(&self) -> &Places {
@@ -279,9 +287,21 @@ mod tests {
         };
         assert_eq!(of(0).bare_tls(), None);
         assert_eq!(of(1).bare_tls(), Some(2));
-        assert!(!of(1).is_large() && of(LINEAR_MAX).is_large());
+        assert!(!of(1).is_indexed() && of(LINEAR_MAX).is_indexed());
         let host = Host::parse("a.example").unwrap();
         assert_eq!(of(LINEAR_MAX).tls_naming(&host), Some((1, 1)));
+    }
+
+    #[test]
+    fn hosts_beyond_ascii_are_converted_once() {
+        let mut few = (*ingress(0).ingress).clone();
+        few.rules[0].host = Some("bücher.example".into());
+        let opened = Opened::new(Arc::new(few), &BTreeSet::new());
+        assert!(opened.is_indexed());
+        let host = |text| Host::parse(text).unwrap();
+        assert_eq!(opened.rules_of(&host("xn--bcher-kva.example")), [0]);
+        assert_eq!(opened.rules_of(&host("a.example")), [2]);
+        assert_eq!(opened.tls_naming(&host("a.example")), Some((1, 1)));
     }
 
     #[test]
