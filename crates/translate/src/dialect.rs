@@ -14,7 +14,7 @@ use crate::engine::{
     BoundRules, Dialect, Engine, NewlyClaimed, Output, PortFact, Reader, Rules, Scene, ScopeFact,
     States, TallyFact, Touched, Translate, Unit, UnitKind,
 };
-use crate::resolve::{self, SharedFact, suffix_of, units, upstream};
+use crate::resolve::{self, SharedFact, losers, suffix_of, units, upstream};
 use crate::settings::{Bounds, Holding, Settings};
 use crate::store::{Fact, FactHasher, WHOLE};
 use ingress::facts::IngressFact;
@@ -32,7 +32,7 @@ const DIALECTS: [Dialect; 4] = [
 
 /// All kinds of units with their functions, in the order in which they run: each at the place of
 /// its rank.
-const UNITS: [(&UnitKind, Translate); 19] = [
+const UNITS: [(&UnitKind, Translate); 20] = [
     (&ingress::units::INGRESS, ingress::translate_ingress),
     (&ingress::units::CONFIG_MAP, ingress::translate_config_map),
     (&istio::units::GATEWAY, istio::translate_gateway),
@@ -57,6 +57,7 @@ const UNITS: [(&UnitKind, Translate); 19] = [
     (&units::CERTIFICATE, units::translate_certificate),
     (&units::TRUST, units::translate_trust),
     (&holdings::BEYOND, holdings::translate),
+    (&losers::LOSER, host::loser::translate),
 ];
 
 /// Everything that the engine is told.

@@ -31,7 +31,7 @@ mod viewpoint;
 mod views;
 mod weighing;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use myriad_api::{Change, Finding};
@@ -90,6 +90,8 @@ pub struct Engine {
     partings: Partings,
     /// The hashed deeds of wildcards for the hosts below them; none of those that have none.
     meanings: HashMap<UnitId, u64>,
+    /// The units of objects that own none of the hosts that they claim.
+    owning_none: HashSet<UnitId>,
     /// The bounds of namespaces, and their holdings.
     allowances: Allowances,
     /// How many hosts the Gateways of each namespace name.
@@ -206,6 +208,7 @@ impl Engine {
             audience: Audience::default(),
             partings: Partings::default(),
             meanings: HashMap::new(),
+            owning_none: HashSet::new(),
             allowances: Allowances::new(copies, slots),
             tally: Tally::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),

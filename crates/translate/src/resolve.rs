@@ -10,6 +10,7 @@ pub(crate) mod facts;
 pub(crate) mod hash_by;
 mod lent;
 mod locality;
+pub(crate) mod losers;
 mod merged;
 pub(crate) mod names;
 mod notes;

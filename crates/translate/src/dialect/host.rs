@@ -2,6 +2,7 @@
 
 pub(crate) mod above;
 mod kept;
+pub(crate) mod loser;
 pub(crate) mod ownership;
 mod wildcard;
 
@@ -12,6 +13,7 @@ use myriad_model::Host;
 
 use super::{ingress, istio};
 use crate::engine::{Output, Reader, Unit, namespace_of};
+use crate::resolve::losers::{self, LOSERS_MAX};
 use crate::resolve::{Above, Claim, Claims};
 
 /// Translates one host. The routes of Ingresses go before those of VirtualServices.
@@ -21,18 +23,27 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     };
     let (shared, claims) = (reader.shared(), &reader.claims());
     let mut output = Output::default();
-    let mut claimants = ingress::gather(reader, &claims.ingresses);
-    ingress::admit_unnamed(reader, host, &mut claimants, &mut output.findings);
-    let owner = ownership::owner(reader, host, &claimants, claims);
+    let mut contenders = ingress::contenders(reader, host, &claims.ingresses);
+    let unadmitted = ingress::leave_unadmitted(reader, host, &mut contenders);
+    losers::tell(host, None, unadmitted, &mut output);
+    let owner = ownership::owner(reader, host, &contenders, claims);
+    let mut strangers: Vec<Claim> = Vec::new();
     if let Some(owner) = &owner {
         output.findings.extend(unnoted(reader, host, claims, owner));
-        ingress::keep_owner(host, owner, &mut claimants, &mut output.findings);
+        strangers = ingress::leave_strangers(owner, &mut contenders);
     }
     let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
     let sites = match is_istio {
-        true => istio::gather_sites(reader, host, claims, owner.as_ref(), &mut output.findings),
+        true => istio::gather_sites(reader, host, claims, owner.as_ref(), &mut strangers),
         false => Vec::new(),
     };
+    losers::tell(
+        host,
+        owner.as_ref().map(|it| &it.key),
+        strangers,
+        &mut output,
+    );
+    let claimants = ingress::gather(reader, &contenders);
     let ends = above::Ends {
         sites: &sites,
         by_ingress: match ingress::tls_claimant(host, &claimants) {
@@ -58,6 +69,7 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     if is_istio {
         let scene = istio::HostScene {
             host,
+            claims,
             sites,
             owner: owner.clone(),
             above: &above,
@@ -73,12 +85,17 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// The findings about objects that lose a host because their namespace came to more hosts later
-/// than is noted.
+/// than is noted, for some of them.
 fn unnoted(reader: &Reader<'_>, host: &Host, claims: &Claims, owner: &Claim) -> Vec<Finding> {
     let losers = claims.ids().filter(|(_, id)| {
         let namespace = namespace_of(id);
         !owner.is_of(namespace) && reader.is_youngest(namespace)
     });
+    let mut losers: Vec<(ObjectKind, &Arc<str>)> = losers.collect();
+    if losers.len() > LOSERS_MAX {
+        losers.select_nth_unstable(LOSERS_MAX);
+        losers.truncate(LOSERS_MAX);
+    }
     let bound = reader.settings().bounds.late_claims;
     let finding = |(kind, id): (ObjectKind, &Arc<str>)| {
         let namespace = namespace_of(id);
@@ -96,5 +113,5 @@ fn unnoted(reader: &Reader<'_>, host: &Host, claims: &Claims, owner: &Claim) -> 
             ),
         )
     };
-    losers.map(finding).collect()
+    losers.into_iter().map(finding).collect()
 }

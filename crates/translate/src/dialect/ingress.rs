@@ -9,6 +9,7 @@ mod claimant;
 mod claims;
 mod class;
 mod closing;
+mod contender;
 mod error_pages;
 pub(crate) mod facts;
 mod headers;
@@ -33,7 +34,8 @@ use annotations::Defaults;
 pub(crate) use claimant::Claimant;
 pub(crate) use claims::field_of;
 pub(crate) use closing::{closing, is_closed};
-pub(crate) use host::{admit_unnamed, gather, keep_owner, translate_host};
+pub(crate) use contender::{Contender, contenders, leave_strangers, leave_unadmitted};
+pub(crate) use host::{gather, lost, translate_host};
 pub(crate) use tls::claimant as tls_claimant;
 pub(crate) use weight::weigh;
 
@@ -75,6 +77,7 @@ pub(crate) fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output 
     output.findings = claims.findings;
     // What holds for all is told of once, and not here.
     let (options, problems) = reader.read_annotations(&ingress);
+    output.owns_none = options.canary.is_some();
     let findings = problems
         .into_iter()
         .map(|problem| problem.into_finding(&ingress.meta.key));

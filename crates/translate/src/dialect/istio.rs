@@ -60,7 +60,7 @@ pub(crate) use deeds::{
 };
 pub(crate) use domain::{CLOSED, is_there as has_domain};
 pub(crate) use host::{
-    add_host, claim_of_service, claims_to, gather_sites, named_by_owner, own_sites,
+    add_host, claim_of_service, gather_sites, lost, named_by_owner, oldest_claim, own_sites,
     redirect_to_tls, tls_listeners,
 };
 pub(crate) use scene::{HostScene, Site};

@@ -26,6 +26,8 @@ pub struct Output {
     /// The hash of the host's deeds for those below it: they run again when it is other than
     /// before. Zero where it has none.
     pub meaning: u64,
+    /// Whether the object of the unit owns none of the hosts that it claims.
+    pub owns_none: bool,
     /// When the unit has to run again though no object changed, in seconds since the epoch.
     pub deadline: Option<i64>,
 }

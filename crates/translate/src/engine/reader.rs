@@ -7,7 +7,7 @@ mod open;
 mod recent;
 mod weight;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 
 use myriad_api::{Meta, Object, ObjectKey, ObjectKind};
@@ -46,6 +46,8 @@ pub struct Surroundings<'a> {
     pub tally: &'a Tally,
     /// Hosts that objects came to after their creation.
     pub late: &'a Late,
+    /// The units of objects that own none of the hosts that they claim.
+    pub owning_none: &'a HashSet<UnitId>,
     /// The time, in seconds since the epoch.
     pub now: i64,
 }
@@ -181,6 +183,19 @@ impl<'a> Reader<'a> {
     /// Whether the objects of a namespace claim hosts after everybody else. As above.
     pub fn is_youngest(&self, namespace: &str) -> bool {
         self.around.late.is_beyond(namespace)
+    }
+
+    /// Whether the object of a unit owns none of the hosts that it claims. Those run whenever the
+    /// unit did, so that no fact is noted.
+    pub fn owns_none(&self, unit: &Unit) -> bool {
+        let known = self.around.owning_none;
+        !known.is_empty() && self.find(unit).is_some_and(|id| known.contains(&id))
+    }
+
+    /// The creation of an object that claims the host of the unit that runs. It is not opened for
+    /// it, and hosts run with those who claim them, so that no fact is noted.
+    pub fn created(&self, kind: ObjectKind, id: &str) -> Option<i64> {
+        self.stored.created(kind, id)
     }
 
     /// The units that need the one that runs, in the view. It runs again when they change, so no

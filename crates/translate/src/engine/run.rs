@@ -207,6 +207,7 @@ impl Engine {
         run.opened.memory = self.memories.take(id);
         if self.views.is_single() {
             let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
+            self.note_owning(id, output.owns_none);
             self.memories.keep(id, run.opened.memory.take());
             self.note_served(unit, id, !output.needs.is_empty(), run);
             self.settle_meaning(unit, id, &[(Stamp::MAIN, output.meaning)], run);
@@ -235,6 +236,7 @@ impl Engine {
         self.memories.keep(id, run.opened.memory.take());
         facts.sort_unstable();
         facts.dedup();
+        self.note_owning(id, outputs.iter().any(|(_, output)| output.owns_none));
         let meanings = outputs.iter();
         let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning));
         let meanings: Vec<(Stamp, u64)> = meanings.collect();
@@ -303,6 +305,7 @@ impl Engine {
             allowances: &self.allowances,
             tally: &self.tally,
             late: &self.late,
+            owning_none: &self.owning_none,
             now: self.now,
         }
     }
@@ -324,6 +327,15 @@ impl Engine {
             run.served.push(object.clone());
         } else if self.units.get(id).is_some_and(Record::has_needs) {
             run.unserved.push(object.clone());
+        }
+    }
+
+    /// Notes whether the object of a unit owns none of the hosts that it claims, for those hosts.
+    fn note_owning(&mut self, id: UnitId, owns_none: bool) {
+        if owns_none {
+            self.owning_none.insert(id);
+        } else {
+            self.owning_none.remove(&id);
         }
     }
 
@@ -351,6 +363,7 @@ impl Engine {
             }
         }
         self.meanings.remove(&id);
+        self.owning_none.remove(&id);
         self.units.remove(&self.hasher, id);
     }
 

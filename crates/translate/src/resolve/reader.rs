@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use myriad_api::istio::DestinationRule;
-use myriad_api::{BackendPort, Meta, Object, ObjectKind, Pod, Secret};
+use myriad_api::{BackendPort, Meta, Object, ObjectKey, ObjectKind, Pod, Secret};
 use myriad_model::Host;
 
 use super::claim::{Claim, Claims, suffix_of};
@@ -23,6 +23,16 @@ impl Reader<'_> {
     /// run when they are told otherwise, so that no fact is noted.
     pub fn claim(&self, meta: &Meta, host: &Host) -> Claim {
         Claim::new(meta, self.late_since(meta, host))
+    }
+
+    /// The claim of an object that claims the host of the unit that runs, which is not opened.
+    pub fn claim_of(&self, kind: ObjectKind, id: &Arc<str>, host: &Host) -> Option<Claim> {
+        let meta = Meta {
+            created: self.created(kind, id)?,
+            key: ObjectKey::from_id(kind, id.clone()),
+            annotations: Box::default(),
+        };
+        Some(self.claim(&meta, host))
     }
 
     /// The objects that claim the host of the unit that runs.

@@ -47,6 +47,11 @@ impl<'a> Stored<'a> {
         self.objects.get(self.hasher, kind, id)
     }
 
+    /// The creation of an object, which is not unpacked for it.
+    pub fn created(&self, kind: ObjectKind, id: &str) -> Option<i64> {
+        self.objects.created(self.hasher, kind, id)
+    }
+
     /// Whether there is an object of a kind with this `namespace/name`.
     pub fn has(&self, kind: ObjectKind, id: &str) -> bool {
         self.objects.has(self.hasher, kind, id)
@@ -102,6 +107,14 @@ impl AtRest {
             AtRest::Whole(object) => Some(object.clone()),
         }
     }
+
+    fn created(&self) -> Option<i64> {
+        match self {
+            AtRest::Packed { body, .. } => packed::created(body),
+            AtRest::Secret(secret) => Some(secret.meta.created),
+            AtRest::Whole(object) => Some(object.meta().created),
+        }
+    }
 }
 
 impl Objects {
@@ -138,6 +151,12 @@ impl Objects {
     pub fn get(&self, hasher: &FactHasher, kind: ObjectKind, id: &str) -> Option<Object> {
         let at = self.find(hasher, kind, id)?;
         self.slab.get(at)?.unpack()
+    }
+
+    /// The creation of an object, which is not unpacked for it.
+    pub fn created(&self, hasher: &FactHasher, kind: ObjectKind, id: &str) -> Option<i64> {
+        let at = self.find(hasher, kind, id)?;
+        self.slab.get(at)?.created()
     }
 
     /// Whether there is an object of a kind with this `namespace/name`.

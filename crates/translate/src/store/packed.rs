@@ -38,6 +38,11 @@ pub(super) fn kind(body: &[u8]) -> Option<ObjectKind> {
         .find(|known| *known as u8 == number)
 }
 
+/// The creation of what [`pack`] made, which stands before all that may be long.
+pub(super) fn created(body: &[u8]) -> Option<i64> {
+    In(body.get(1..)?).created()
+}
+
 /// An EndpointSlice but for its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceHead {
@@ -291,11 +296,15 @@ impl<'a> In<'a> {
         (0..length).map(|_| read(self)).collect()
     }
 
-    fn meta(&mut self, key: ObjectKey) -> Option<Meta> {
+    fn created(&mut self) -> Option<i64> {
         let age = self.number()? as i64;
+        Some(age.wrapping_neg().wrapping_add(Meta::UNKNOWN_AGE))
+    }
+
+    fn meta(&mut self, key: ObjectKey) -> Option<Meta> {
         Some(Meta {
             key,
-            created: age.wrapping_neg().wrapping_add(Meta::UNKNOWN_AGE),
+            created: self.created()?,
             annotations: self.list(|bytes| Some((bytes.text()?, bytes.text()?)))?,
         })
     }

@@ -381,3 +381,67 @@ fn work_at(count: usize) -> Work {
 fn a_late_claim_costs_its_own_hosts() {
     assert_eq!(work_at(2), work_at(40));
 }
+
+/// So many objects like one, each of its own name.
+fn copies(object: &str, count: usize) -> String {
+    let copy = |number: usize| {
+        let name = format!("name: web{number}, creationTimestamp");
+        object.replace("name: web, creationTimestamp", &name)
+    };
+    let copies: Vec<String> = (0..count).map(copy).collect();
+    copies.join("---\n")
+}
+
+/// The work of a change of the owner of `a.example`, where so many Ingresses like one claim it too.
+fn work_beside(loser: &str, count: usize) -> Work {
+    let mut engine = engine();
+    let owner = ingress("shop", 2020, &["a.example"]);
+    apply(&mut engine, &owner, 0);
+    apply(&mut engine, &copies(loser, count), 1);
+    let edited = owner.replace("path: /,", "path: /b,");
+    let outcome = engine.apply(world::changes(&edited), world::NOW + 2);
+    assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
+    assert_eq!(served_by(&engine, "a.example"), only("shop"));
+    assert_eq!(told(&engine, "is without effect: host"), count.min(16));
+    assert_eq!(told(&engine, "34 more objects"), usize::from(count == 50));
+    outcome.work
+}
+
+#[test]
+fn ingresses_that_claim_a_host_in_vain_cost_its_owner_nothing() {
+    let younger = ingress("blog", 2021, &["a.example"]);
+    let canary = "Z, annotations: {nginx.ingress.kubernetes.io/canary: 'true'}}";
+    let older_canary = ingress("blog", 2019, &["a.example"]).replacen("Z}", canary, 1);
+    for loser in [younger, older_canary] {
+        let alone = work_beside(&loser, 0);
+        assert!(alone.objects_visited > 0);
+        for count in [1, 50] {
+            assert_eq!(work_beside(&loser, count), alone, "{count} beside it");
+        }
+    }
+}
+
+#[test]
+fn virtual_services_that_claim_a_host_in_vain_cost_its_owner_nothing() {
+    let work_beside = |count: usize| {
+        let mut engine = engine();
+        let owner = service("shop", 2020, "a.example");
+        let objects = [
+            gateway("shop", 2020, "a.example"),
+            gateway("blog", 2021, "\"*.example\""),
+            owner.clone(),
+        ];
+        apply(&mut engine, &objects.join("---\n"), 0);
+        let loser = service("blog", 2022, "a.example");
+        apply(&mut engine, &copies(&loser, count), 1);
+        let edited = owner.replace("[{route", "[{match: [{uri: {prefix: /b}}], route");
+        let outcome = engine.apply(world::changes(&edited), world::NOW + 2);
+        assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
+        assert_eq!(served_by(&engine, "a.example"), only("shop"));
+        let of_each = told(&engine, "is without effect on a.example");
+        assert_eq!(of_each, count.min(16));
+        assert_eq!(told(&engine, "34 more objects"), usize::from(count == 50));
+        outcome.work
+    };
+    assert_eq!(work_beside(1), work_beside(50));
+}

@@ -3,7 +3,7 @@
 
 use myriad_model::Host;
 
-use crate::dialect::ingress::Claimant;
+use crate::dialect::ingress::Contender;
 use crate::dialect::istio;
 use crate::engine::Reader;
 use crate::resolve::{Claim, Claims, twin};
@@ -13,21 +13,21 @@ use crate::settings::HostSharing;
 pub(crate) fn owner(
     reader: &mut Reader<'_>,
     host: &Host,
-    claimants: &[Claimant],
+    contenders: &[Contender],
     claims: &Claims,
 ) -> Option<Claim> {
     if reader.settings().host_sharing == HostSharing::Cluster {
         return None;
     }
-    let mains = claimants.iter().filter(|known| !known.is_canary());
-    let mut all: Vec<Claim> = mains
-        .map(|known| reader.claim(&known.ingress.meta, host))
-        .collect();
-    all.extend(istio::claims_to(reader, host, claims));
+    let mains = contenders.iter().filter(|known| !known.is_canary);
+    let by_age = |a: &&Claim, b: &&Claim| a.age().cmp(&b.age());
+    let oldest = mains.map(|known| &known.claim).min_by(by_age);
+    let mut all: Vec<Claim> = oldest.into_iter().cloned().collect();
+    all.extend(istio::oldest_claim(reader, host, claims));
     if let Some(twin) = twin(host) {
         // Two spellings of one wildcard: of one label in an Ingress, of any number in Istio.
         let claims = reader.claims_above(&twin);
-        all.extend(istio::claims_to(reader, &twin, &claims));
+        all.extend(istio::oldest_claim(reader, &twin, &claims));
     }
     all.into_iter().min_by(|a, b| a.age().cmp(&b.age()))
 }

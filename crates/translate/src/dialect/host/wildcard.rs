@@ -214,9 +214,12 @@ fn of_ingresses(
     claims: &Claims,
     found: &mut Gathered,
 ) -> Option<Claim> {
-    let mut claimants = ingress::gather(reader, &claims.ingresses);
-    let owner = owner(reader, pattern, &claimants, claims);
-    claimants.retain(|known| owner.as_ref().is_none_or(|it| it.is_of(known.namespace())));
+    let mut contenders = ingress::contenders(reader, pattern, &claims.ingresses);
+    let owner = owner(reader, pattern, &contenders, claims);
+    if let Some(owner) = &owner {
+        drop(ingress::leave_strangers(owner, &mut contenders));
+    }
+    let claimants = ingress::gather(reader, &contenders);
     let mut add = |known: &ingress::Claimant, deed, listeners: &[Name]| {
         let claim = reader.claim(&known.ingress.meta, pattern);
         for listener in listeners {

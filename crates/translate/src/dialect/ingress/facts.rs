@@ -30,6 +30,7 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
         ObjectKind::Ingress => {
             // Its hosts run with it; a wildcard among them tells the hosts below what they read.
             touched.unit = Some(Unit::ingress(id.clone()));
+            touched.facts.push(object_fact(hasher, key.kind, id));
         }
         ObjectKind::ConfigMap => touch_config_map(hasher, key, states, touched),
         ObjectKind::IngressClass => {

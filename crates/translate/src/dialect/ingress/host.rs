@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use myriad_api::{Finding, Ingress, Severity};
+use myriad_api::{Finding, Ingress, ObjectKey, ObjectKind, Severity};
 use myriad_model::{
     CertificateDemand, ClientAuth, Domain, Host, Name, Origin, OriginKind, Resource, Underscores,
-    Value, host::Pattern,
+    Value,
 };
 
 use super::annotations::{Blocked, ClientCertificates};
 use super::claimant::Claimant;
+use super::contender::Contender;
 use super::opened::Opened;
 use super::policy::HostFacts;
 use super::tls::{self, HostTls};
 use super::{claims, headers, inquiry, routes, table};
 use crate::engine::{Output, Reader, Shared, Unit};
 use crate::regex::Regexes;
-use crate::resolve::{self, Claim, Shade};
+use crate::resolve::losers::{self, Loss};
+use crate::resolve::{self, Shade};
 
 /// Translates one host from the Ingresses that it belongs to. `is_closed` says whether all of
 /// their paths have to stay closed for another one.
@@ -150,19 +152,16 @@ fn ask(
     }
 }
 
-/// The claiming Ingresses, the oldest first, but for those beyond a bound.
-pub(crate) fn gather(reader: &mut Reader<'_>, ids: &[Arc<str>]) -> Vec<Claimant> {
-    if ids.is_empty() {
+/// Opens the Ingresses on a host, the oldest first.
+pub(crate) fn gather(reader: &mut Reader<'_>, contenders: &[Contender]) -> Vec<Claimant> {
+    if contenders.is_empty() {
         return Vec::new();
     }
     // Options follow from them.
     reader.ingress_defaults();
-    let mut claimants: Vec<Claimant> = Vec::with_capacity(ids.len());
-    for id in ids {
-        if reader.is_beyond(id) {
-            continue;
-        }
-        if let Some(ingress) = reader.ingress(id) {
+    let mut claimants: Vec<Claimant> = Vec::with_capacity(contenders.len());
+    for contender in contenders {
+        if let Some(ingress) = reader.ingress(contender.claim.key.id()) {
             let options = reader.options_of(&ingress);
             claimants.push(Claimant { ingress, options });
         }
@@ -176,40 +175,15 @@ fn age(ingress: &Ingress) -> (i64, &str, &str) {
     (meta.created, meta.key.namespace(), meta.key.name())
 }
 
-/// Leaves of the Ingresses that answer for hosts that nobody names those that may.
-pub(crate) fn admit_unnamed(
-    reader: &Reader<'_>,
-    host: &Host,
-    claimants: &mut Vec<Claimant>,
-    findings: &mut Vec<Finding>,
-) {
-    if host.pattern() != Pattern::Any {
-        return;
-    }
-    let settings = reader.settings();
-    claimants.retain(|known| {
-        let is_admitted = settings.catch_all_namespaces.admits(known.namespace());
-        if !is_admitted {
-            findings.push(no_catch_all(&known.ingress, host));
-        }
-        is_admitted
-    });
-}
-
-/// Leaves the Ingresses of the namespace that the host belongs to; the others get a finding.
-pub(crate) fn keep_owner(
-    host: &Host,
-    owner: &Claim,
-    claimants: &mut Vec<Claimant>,
-    findings: &mut Vec<Finding>,
-) {
-    claimants.retain(|known| {
-        let is_admitted = owner.is_of(known.namespace());
-        if !is_admitted {
-            findings.push(foreign(&known.ingress, owner, host));
-        }
-        is_admitted
-    });
+/// The finding about an Ingress that claims a host in vain, for the unit that tells it.
+pub(crate) fn lost(reader: &mut Reader<'_>, loss: &Loss) -> Option<Finding> {
+    let id = loss.loser.id();
+    reader.read_object(ObjectKind::Ingress, id);
+    let ingress = reader.ingress(id)?;
+    Some(match &loss.owner {
+        Some(owner) => foreign(&ingress, owner, &loss.host),
+        None => no_catch_all(&ingress, &loss.host),
+    })
 }
 
 fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
@@ -225,12 +199,8 @@ fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
     )
 }
 
-fn foreign(ingress: &Opened, owner: &Claim, host: &Host) -> Finding {
-    let owner = &owner.key;
-    let what = match host.pattern() {
-        Pattern::Any => "the answer for hosts that nobody names".to_owned(),
-        _ => format!("host {host}"),
-    };
+fn foreign(ingress: &Opened, owner: &ObjectKey, host: &Host) -> Finding {
+    let what = losers::named(host);
     Finding::new(
         Severity::Error,
         &ingress.meta.key,

@@ -8,7 +8,7 @@ use myriad_model::{Host, Name, host::Pattern};
 
 use super::entrance::{self, Admitted, Door, Entrance};
 use super::{below, credential};
-use crate::engine::Reader;
+use crate::engine::{Reader, namespace_of};
 use crate::resolve::names::broader;
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces};
 
@@ -107,11 +107,14 @@ pub(crate) fn services_of(
     let of_owner: HashSet<&str> = of_owner.map(|key| &**key.id()).collect();
     let mut found = Vec::new();
     for id in &claims.services {
+        let is_owned = owner.is_none_or(|owner| owner.is_of(namespace_of(id)));
+        if !is_owned && of_owner.is_empty() {
+            continue;
+        }
         let Some(service) = reader.virtual_service_itself(id) else {
             continue;
         };
-        let own = service.meta.key.namespace();
-        let is_kept = owner.is_none_or(|owner| owner.is_of(own)) || {
+        let is_kept = is_owned || {
             let names = reader.names_of(&service);
             let mut named = names.gateways().iter();
             named.any(|id| of_owner.contains(&**id))

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use myriad_api::Finding;
 use myriad_api::istio::{Gateway, VirtualService};
+use myriad_api::{Finding, ObjectKind};
 use myriad_model::{
     Action, Draft, Host, Label, Name, Origin, OriginKind, PathMatch, Policy, Redirect,
     RedirectParts, RedirectTarget, Route, Source, Test, ValueMatch, host::Pattern,
@@ -14,7 +14,8 @@ use super::narrower::Narrower;
 use super::routes::{self, Ground};
 use super::scene::{HostScene, Site, Tenant, foreign};
 use super::{below, binding, credential, domain, stream, tenants};
-use crate::engine::{Output, Reader, Shared};
+use crate::engine::{Output, Reader, Shared, namespace_of};
+use crate::resolve::losers::{self, Loss};
 use crate::resolve::names::{self, broader};
 use crate::resolve::{Above, Claim, Claims};
 
@@ -73,7 +74,12 @@ pub(crate) fn add_host(
     below::judge_unnamed(reader, host, sites, output);
     let mut holders = stream::holders(reader, &scene, output);
     domain::add(reader, shared, (&scene, &holders), output);
-    let mut tenants = tenants::gather(reader, host, sites, output);
+    let owner = holder(host, scene.owner.as_ref());
+    let mut tenants = tenants::gather(reader, (host, owner), sites, output);
+    if let Some(owner) = owner {
+        let strangers = tenants::strangers(reader, &scene, owner, &tenants);
+        losers::tell(host, Some(&owner.key), strangers, output);
+    }
     tenants::leave_shades(&scene, &mut tenants, output);
     tenants::keep_owner(&scene, &mut tenants, output);
     tenants::keep_ports(reader, &scene, &mut tenants, output);
@@ -85,29 +91,72 @@ pub(crate) fn add_host(
     stream::build(reader, host, (sites, &tenants), rest, output);
 }
 
-/// The claims of Gateways and VirtualServices to a host. A server for hosts that nobody names lets
-/// others claim them, and claims none.
-pub(crate) fn claims_to(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Claim> {
+/// The oldest claim of Gateways and VirtualServices to a host. A server for hosts that nobody names
+/// lets others claim them, and claims none. Anybody may claim it, so no more of them are read than
+/// have to be.
+pub(crate) fn oldest_claim(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Option<Claim> {
     let is_disputed = reader.settings().late_claims && claims.are_of_several();
-    let mut found = Vec::new();
-    if host.pattern() != Pattern::Any {
-        let gateways = claims.gateways.iter();
-        let gateways = gateways.filter_map(|id| reader.servers(id, host));
-        let gateways: Vec<Arc<Gateway>> = gateways.collect();
-        found.extend(gateways.iter().map(|it| reader.claim(&it.meta, host)));
-    }
+    let is_any = host.pattern() == Pattern::Any;
+    let mut oldest = match is_any {
+        true => None,
+        false => oldest_gateway(reader, host, claims),
+    };
     for id in &claims.services {
-        let Some(service) = reader.virtual_service_itself(id) else {
+        reader.read_object(ObjectKind::VirtualService, id);
+    }
+    for claim in by_age(reader, host, ObjectKind::VirtualService, &claims.services) {
+        // By the Gateways where it enters a claim is younger, and never older.
+        if oldest.as_ref().is_some_and(|known| known.is_before(&claim)) {
+            break;
+        }
+        let Some(service) = reader.virtual_service_itself(claim.key.id()) else {
             continue;
         };
-        if host.pattern() != Pattern::Any || below::answers_unnamed(reader, &service) {
-            found.push(match is_disputed {
-                true => claim_of_service(reader, host, &service),
-                false => reader.claim(&service.meta, host),
-            });
+        if is_any && !below::answers_unnamed(reader, &service) {
+            continue;
+        }
+        let claim = match is_disputed {
+            true => claim_of_service(reader, host, &service),
+            false => claim,
+        };
+        if oldest.as_ref().is_none_or(|known| claim.is_before(known)) {
+            oldest = Some(claim);
         }
     }
-    found
+    oldest
+}
+
+/// The oldest claim of a Gateway that names a host.
+fn oldest_gateway(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Option<Claim> {
+    for id in &claims.gateways {
+        reader.note_servers(id, host);
+    }
+    let claims = by_age(reader, host, ObjectKind::IstioGateway, &claims.gateways);
+    let mut claims = claims.into_iter();
+    claims.find(|claim| reader.servers(claim.key.id(), host).is_some())
+}
+
+/// The claims of objects since they name a host, the oldest first. None is opened.
+fn by_age(reader: &Reader<'_>, host: &Host, kind: ObjectKind, ids: &[Arc<str>]) -> Vec<Claim> {
+    let claims = ids.iter().filter_map(|id| reader.claim_of(kind, id, host));
+    let mut claims: Vec<Claim> = claims.collect();
+    claims.sort_unstable_by(|a, b| a.age().cmp(&b.age()));
+    claims
+}
+
+/// The finding about an object that claims a host in vain, for the unit that tells it.
+pub(crate) fn lost(reader: &mut Reader<'_>, loss: &Loss) -> Option<Finding> {
+    let (key, host, owner) = (&loss.loser, &loss.host, loss.owner.as_ref()?);
+    let field = match key.kind {
+        ObjectKind::IstioGateway => "spec.servers".to_owned(),
+        _ => {
+            let service = reader.virtual_service(key.id())?;
+            let names = reader.names_of(&service);
+            let of_name = names.field_of(host).filter(|_| !names.has_host(host));
+            of_name.unwrap_or_else(|| "spec.hosts".to_owned())
+        }
+    };
+    Some(foreign(key, &field, host, owner))
 }
 
 /// The claim of a VirtualService, which has a host no longer than the Gateways by which it enters
@@ -161,9 +210,12 @@ pub(crate) fn own_sites(
     owner: Option<&Claim>,
 ) -> Vec<Arc<Gateway>> {
     let named = named_by_owner(reader, claims, owner);
-    let gateways = claims.gateways.iter();
-    let mut sites: Vec<Arc<Gateway>> = gateways.filter_map(|id| reader.servers(id, host)).collect();
-    sites.retain(|gateway| takes_effect(reader, host, gateway, owner, &named));
+    let mut sites: Vec<Arc<Gateway>> = Vec::new();
+    for id in &claims.gateways {
+        if takes_effect(reader, host, id, owner, &named) {
+            sites.extend(reader.servers(id, host));
+        }
+    }
     sites.sort_by_key(|gateway| (gateway.meta.created, gateway.meta.key.id().clone()));
     sites
 }
@@ -198,16 +250,21 @@ pub(crate) fn named_by_owner(
     };
     let mut named = Vec::new();
     for id in &claims.services {
-        let Some(service) = reader.virtual_service_itself(id) else {
-            continue;
-        };
-        let own = service.meta.key.namespace();
-        if owner.is_of(own) {
-            let gateways = binding::gateways(&service).iter();
-            named.extend(gateways.filter_map(|text| names::gateway(text, own)));
+        if owner.is_of(namespace_of(id)) {
+            named.extend(named_by(reader, id));
         }
     }
     named
+}
+
+/// The Gateways that a VirtualService names.
+fn named_by(reader: &mut Reader<'_>, id: &str) -> Vec<Arc<str>> {
+    let Some(service) = reader.virtual_service_itself(id) else {
+        return Vec::new();
+    };
+    let gateways = binding::gateways(&service).iter();
+    let named = gateways.filter_map(|text| names::gateway(text, namespace_of(id)));
+    named.collect()
 }
 
 /// Whether a Gateway that names a host has a say there: that of its owner, that of the gateway's
@@ -215,40 +272,48 @@ pub(crate) fn named_by_owner(
 fn takes_effect(
     reader: &Reader<'_>,
     host: &Host,
-    gateway: &Gateway,
+    id: &Arc<str>,
     owner: Option<&Claim>,
     named: &[Arc<str>],
 ) -> bool {
-    let key = &gateway.meta.key;
-    let is_owned = owner.filter(|_| host.pattern() != Pattern::Any);
-    is_owned.is_none_or(|owner| {
-        owner.is_of(key.namespace())
-            || reader.view().is_of(key.namespace())
-            || named.contains(key.id())
+    let namespace = namespace_of(id);
+    holder(host, owner).is_none_or(|owner| {
+        owner.is_of(namespace) || reader.view().is_of(namespace) || named.contains(id)
     })
 }
 
-/// The Gateways that matter to a host, the oldest first. Those that name it and are of others than
-/// its owner get a finding.
+/// The owner of a host, where others may do nothing with its name.
+fn holder<'a>(host: &Host, owner: Option<&'a Claim>) -> Option<&'a Claim> {
+    owner.filter(|_| host.pattern() != Pattern::Any)
+}
+
+/// The Gateways that matter to a host, the oldest first. The claims of those that name it and are
+/// of others than its owner are added to those of strangers. What only strangers enter by is not
+/// asked, since they may not.
 pub(crate) fn gather_sites(
     reader: &mut Reader<'_>,
     host: &Host,
     claims: &Claims,
     owner: Option<&Claim>,
-    findings: &mut Vec<Finding>,
+    strangers: &mut Vec<Claim>,
 ) -> Vec<Site> {
-    let mut ids = claims.gateways.clone();
-    for id in &claims.services {
-        let Some(service) = reader.virtual_service_itself(id) else {
-            continue;
-        };
-        let own = service.meta.key.namespace();
-        let named = binding::gateways(&service).iter();
-        ids.extend(named.filter_map(|text| names::gateway(text, own)));
+    let named = named_by_owner(reader, claims, owner);
+    let mut ids: Vec<Arc<str>> = Vec::new();
+    for id in &claims.gateways {
+        match takes_effect(reader, host, id, owner, &named) {
+            true => ids.push(id.clone()),
+            false => strangers.extend(reader.claim_of(ObjectKind::IstioGateway, id, host)),
+        }
+    }
+    if holder(host, owner).is_some() {
+        ids.extend(named);
+    } else {
+        for id in &claims.services {
+            ids.extend(named_by(reader, id));
+        }
     }
     ids.sort_unstable();
     ids.dedup();
-    let named = named_by_owner(reader, claims, owner);
     let above = broader(host);
     let mut sites: Vec<Site> = Vec::new();
     for id in ids {
@@ -261,14 +326,6 @@ pub(crate) fn gather_sites(
         let found = own.into_iter().chain(broader.collect::<Vec<_>>()).next();
         sites.extend(found.map(|gateway| Site { gateway, is_own }));
     }
-    sites.retain(|site| {
-        let gateway = &site.gateway;
-        let is_kept = !site.is_own || takes_effect(reader, host, gateway, owner, &named);
-        if let Some(owner) = owner.filter(|_| !is_kept) {
-            findings.push(foreign(&gateway.meta.key, "spec.servers", host, &owner.key));
-        }
-        is_kept
-    });
     sites.sort_by_key(|site| {
         let meta = &site.gateway.meta;
         (meta.created, meta.key.id().clone())

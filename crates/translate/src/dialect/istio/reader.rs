@@ -110,6 +110,11 @@ impl Reader<'_> {
         self.is_named(&gateway, None, host).then_some(gateway)
     }
 
+    /// Notes that the servers of a Gateway that name a host are read, by [`Reader::servers`].
+    pub fn note_servers(&mut self, id: &str, host: &Host) {
+        self.read(IstioFact::Server(id, host.as_str()));
+    }
+
     /// Whether a server of a Gateway names a host, or this one does. The caller noted that it reads
     /// them, by [`Reader::servers`].
     pub fn is_named(&self, gateway: &Gateway, server: Option<usize>, host: &Host) -> bool {
@@ -191,21 +196,40 @@ impl Reader<'_> {
     /// The VirtualServices that are bound to a Gateway and name a host, in no order that has a
     /// meaning.
     pub fn bound(&mut self, gateway: &str, host: &Host) -> Vec<Arc<VirtualService>> {
+        self.bound_of(gateway, host, None)
+    }
+
+    /// The same, or those of one namespace alone: the others are not opened.
+    pub fn bound_of(
+        &mut self,
+        gateway: &str,
+        host: &Host,
+        namespace: Option<&str>,
+    ) -> Vec<Arc<VirtualService>> {
         self.read(IstioFact::Bound(gateway, host.as_str()));
-        self.find_bound(gateway, host)
+        self.find_bound(gateway, host, namespace)
     }
 
     /// The same, for who reads of them only whose they are, who sees them, where they are bound and
     /// which kinds of rules they have: hosts below a wildcard, which are many.
     pub fn bound_shapes(&mut self, gateway: &str, host: &Host) -> Vec<Arc<VirtualService>> {
         self.read(IstioFact::BoundShapes(gateway, host.as_str()));
-        self.find_bound(gateway, host)
+        self.find_bound(gateway, host, None)
     }
 
-    fn find_bound(&mut self, gateway: &str, host: &Host) -> Vec<Arc<VirtualService>> {
+    fn find_bound(
+        &mut self,
+        gateway: &str,
+        host: &Host,
+        namespace: Option<&str>,
+    ) -> Vec<Arc<VirtualService>> {
         let fact = self.hash(IstioFact::Bound(gateway, host.as_str()));
         let mut found = self.collect(fact, |object| match object {
-            Object::VirtualService(service) => Some(service),
+            Object::VirtualService(service) => {
+                let own = service.meta.key.namespace();
+                let is_asked = namespace.is_none_or(|namespace| namespace == own);
+                is_asked.then_some(service)
+            }
             _ => None,
         });
         found.retain(|service| self.names_of(service).is_bound(gateway, host));

@@ -9,7 +9,7 @@ use myriad_model::Host;
 use super::binding;
 use super::entrance::{Door, Entrance};
 use super::service_names::ServiceNames;
-use crate::resolve::{Above, Claim, Shade, names};
+use crate::resolve::{Above, Claim, Claims, Shade, names};
 
 /// A Gateway as one host sees it.
 pub(crate) struct Site {
@@ -64,6 +64,8 @@ pub(crate) enum Named {
 pub(crate) struct HostScene<'a> {
     /// The host.
     pub host: &'a Host,
+    /// The objects that claim it.
+    pub claims: &'a Claims,
     /// The Gateways that matter to it, the oldest first.
     pub sites: Vec<Site>,
     /// The oldest object that claims it; none where hosts are shared.

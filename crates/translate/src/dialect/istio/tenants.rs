@@ -4,21 +4,23 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use myriad_api::istio::Gateway;
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Host, Name, host::Pattern};
 
 use super::binding;
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
 use crate::engine::{Output, Reader, namespace_of};
-use crate::resolve::Shade;
+use crate::resolve::losers::{self, LOSERS_MAX};
 use crate::resolve::names::broader;
+use crate::resolve::{Claim, Shade};
 use crate::settings::HostSharing;
 
-/// The VirtualServices on a host, the oldest first.
+/// The VirtualServices on a host, the oldest first. Where it has an owner, those of others that
+/// name it are left out unless they enter by a Gateway of the owner that names it.
 pub(super) fn gather(
     reader: &mut Reader<'_>,
-    host: &Host,
+    (host, owner): (&Host, Option<&Claim>),
     sites: &[Site],
     output: &mut Output,
 ) -> Vec<Tenant> {
@@ -28,7 +30,7 @@ pub(super) fn gather(
         let id = site.gateway.meta.key.id().clone();
         // One that names the host itself enters by every server that covers it; one that names
         // a broader pattern only by those that name the host.
-        let mut bound = vec![(host, reader.bound(&id, host))];
+        let mut bound = vec![(host, reader.bound_of(&id, host, let_in(site, owner)))];
         if site.is_own {
             for pattern in &above {
                 bound.push((pattern, reader.bound(&id, pattern)));
@@ -86,6 +88,30 @@ pub(super) fn gather(
     tenants
 }
 
+/// The only namespace whose VirtualServices may enter by a Gateway, where there is one.
+fn let_in<'a>(site: &Site, owner: Option<&'a Claim>) -> Option<&'a str> {
+    let namespace = owner?.key.namespace();
+    let is_of_owner = site.gateway.meta.key.namespace() == namespace;
+    (!site.is_own || !is_of_owner).then_some(namespace)
+}
+
+/// The claims of VirtualServices of others than the owner of a host that were not gathered.
+pub(super) fn strangers(
+    reader: &Reader<'_>,
+    scene: &HostScene<'_>,
+    owner: &Claim,
+    tenants: &[Tenant],
+) -> Vec<Claim> {
+    let tenants = tenants.iter();
+    let known: HashSet<&str> = tenants
+        .map(|tenant| &**tenant.service.meta.key.id())
+        .collect();
+    let ids = scene.claims.services.iter();
+    let lost = ids.filter(|id| !owner.is_of(namespace_of(id)) && !known.contains(&***id));
+    let claims = lost.filter_map(|id| reader.claim_of(ObjectKind::VirtualService, id, scene.host));
+    claims.collect()
+}
+
 /// The ways in to a host by the servers of a Gateway that cover it, each server once, for what a
 /// VirtualService is there; some of them if there are more than are asked for.
 fn enter(
@@ -131,7 +157,7 @@ pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, outpu
     let (host, Some(owner)) = (scene.host, &scene.owner) else {
         return;
     };
-    let findings = &mut output.findings;
+    let (findings, mut lost, mut untold) = (&mut output.findings, 0, None);
     let sites = scene.sites.iter().filter(|site| site.is_own);
     let keys = sites.map(|site| &site.gateway.meta.key);
     let keys = keys.filter(|key| owner.is_of(key.namespace()));
@@ -139,7 +165,12 @@ pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, outpu
     let mut lose = |tenant: &mut Tenant, owner: &ObjectKey| {
         tenant.entrances.retain(|(_, way)| is_of_port(host, way));
         let key = &tenant.service.meta.key;
-        findings.push(foreign(key, &tenant.field(host), host, owner));
+        lost += 1;
+        if lost <= LOSERS_MAX {
+            findings.push(foreign(key, &tenant.field(host), host, owner));
+        } else if untold.is_none() {
+            untold = Some((key.clone(), owner.clone()));
+        }
     };
     for tenant in tenants.iter_mut().filter(|tenant| is_by_name(host, tenant)) {
         if !owner.is_of(tenant.service.meta.key.namespace()) {
@@ -170,6 +201,10 @@ pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, outpu
                 lose(tenant, &first);
             }
         }
+    }
+    if let Some((key, owner)) = untold {
+        let count = lost - LOSERS_MAX;
+        findings.push(losers::untold(&key, host, Some(&owner), count));
     }
     tenants.retain(|tenant| !tenant.entrances.is_empty());
 }

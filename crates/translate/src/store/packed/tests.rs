@@ -11,7 +11,7 @@ use myriad_api::{
 };
 use proptest::prelude::*;
 
-use super::{SliceHead, pack, slice_head, unpack};
+use super::{SliceHead, created, pack, slice_head, unpack};
 
 fn text() -> impl Strategy<Value = Box<str>> {
     any::<String>().prop_map(Box::from)
@@ -193,6 +193,7 @@ proptest! {
         object in prop_oneof![ingress(), service(), slice(), class(), pod()]
     ) {
         let body = pack(&object).unwrap();
+        prop_assert_eq!(created(&body), Some(object.meta().created));
         prop_assert_eq!(unpack(object.key().id(), &body), Some(object));
     }
 
@@ -220,5 +221,6 @@ proptest! {
     #[test]
     fn bytes_that_were_not_packed_do_no_harm(body in any::<Vec<u8>>()) {
         let _ = (unpack(&"a/b".into(), &body), slice_head(&"a/b".into(), &body));
+        let _ = created(&body);
     }
 }
