@@ -12,6 +12,7 @@ pub mod name;
 pub mod percent;
 pub mod position;
 pub mod reach;
+pub mod regex;
 pub mod resource;
 pub mod sealed;
 pub mod snapshot;
@@ -29,6 +30,7 @@ pub use name::{Key, Kind, Name, Origin, OriginKind};
 pub use percent::unescape;
 pub use position::Position;
 pub use reach::{Extent, Reach, Unreachable};
+pub use regex::{PROXY_READ_STEPS_MAX, READ_STEPS_MAX, RegexFault, RegexText};
 pub use resource::{
     ALTERNATIVES_MAX, Abort, AbortAnswer, AccessAction, AccessCheck, AccessLog, AccessMatcher,
     AccessPolicy, AccessRule, AccessSubject, AccessTest, Action, Affinity, AnswerMemory, Attribute,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use myriad_base::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics};
+use myriad_model::{PROXY_READ_STEPS_MAX, RegexText};
 
 use super::compile::Program;
 use super::hint::Hint;
@@ -92,7 +93,9 @@ pub(super) fn find_or_compile(text: &str) -> Result<Arc<Pattern>, BadRegex> {
 }
 
 fn compile(text: &str) -> Option<Pattern> {
-    let hir = regex_syntax::parse(text).ok()?;
+    // Translation refuses what takes half as much, so this only protects against one that does not.
+    let parts = RegexText::new(text).ok()?;
+    let hir = parts.read(PROXY_READ_STEPS_MAX).ok()?;
     let program = Program::new(&hir).ok()?;
     let table = DfaTable::new(&hir, &program).map(Box::new);
     let hint = Hint::new(&hir);

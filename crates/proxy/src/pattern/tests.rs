@@ -257,3 +257,11 @@ fn a_pattern_takes_a_few_kilobytes() {
     let large = Pattern::new("(a{1,200}){1,3}b").unwrap();
     assert!(large.memory_usage() < 16 << 10, "{}", large.memory_usage());
 }
+
+/// Translation refuses half as much.
+#[test]
+fn a_pattern_that_takes_long_to_read_is_not_compiled() {
+    let classes = |count: usize| format!("(?i){}", "[!-\u{1E943}]".repeat(count));
+    assert!(Pattern::new(&classes(3)).is_ok());
+    assert!(Pattern::new(&classes(100)).is_err());
+}
