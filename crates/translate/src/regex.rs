@@ -2,12 +2,19 @@
 //!
 //! The bounds are the same for every dialect.
 
+mod known;
+
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::LazyLock;
 
-use myriad_model::{PathMatch, PathRewrite, Policy, Test, ValueMatch};
+use known::Known;
+use myriad_model::{
+    PathMatch, PathRewrite, Policy, READ_STEPS_MAX, RegexFault, RegexText, Test, ValueMatch,
+};
 use regex_automata::PatternID;
-use regex_automata::nfa::thompson::{Compiler, Config, NFA};
+use regex_automata::nfa::thompson::{Compiler, Config};
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Repetition};
 
 /// The most memory in bytes that one regex may take when it is compiled.
@@ -38,6 +45,48 @@ const TABLE_BYTES_MAX: u64 = 8 << 10;
 
 /// The bytes of a compiled regex that count as one route.
 const ROW_BYTES: u64 = 1 << 10;
+
+/// The steps of reading a regex that count as one route, some 10 microseconds.
+const ROW_STEPS: u64 = 1 << 12;
+
+/// The most steps that are taken to weigh an object, and some for the regex that passes them.
+const WEIGHED_STEPS_MAX: u64 = 128 << 20;
+
+/// The routes that a regex counts for which is not read any more: none that compiles counts for
+/// more.
+const UNREAD_ROWS: u64 = READ_STEPS_MAX / ROW_STEPS + BYTES_MAX as u64 / ROW_BYTES;
+
+/// The steps of a byte of a text that proves to be no regex, or one that is not read.
+const REFUSED_STEPS: u64 = 64;
+
+/// Why a regex is refused that takes more than [`READ_STEPS_MAX`]; the end of a sentence about it.
+pub(crate) const COSTLY: &str = "is a regex whose classes take more than 4000000 steps to read";
+
+/// The remedy for [`COSTLY`].
+pub(crate) const COSTLY_REMEDY: &str = "write smaller classes: of 4000000 steps each letter takes \
+                                        8 in one that ignores case, and each range 4";
+
+/// What is known of a regex once it was read.
+struct Facts {
+    fault: Option<RegexFault>,
+    /// The steps that it took.
+    steps: u64,
+    bytes: u64,
+    instructions: u64,
+    start: Box<str>,
+    /// The number of its groups, once somebody asks whether it compiles; none inside where it does
+    /// not.
+    groups: OnceCell<Option<usize>>,
+}
+
+thread_local! {
+    /// Regexes that were read: an object is weighed before and after each change of it, and asks
+    /// several things of each of its own.
+    static KNOWN: RefCell<Known<Facts>> = RefCell::default();
+
+    #[cfg(test)]
+    static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// The different regexes of one host so far.
 pub(crate) struct Regexes {
@@ -101,44 +150,148 @@ impl Regexes {
     }
 }
 
-/// The routes that patterns count for once they are compiled.
-pub(crate) fn rows<'a>(patterns: impl Iterator<Item = &'a str>) -> u64 {
-    let bytes = patterns.filter_map(bytes);
-    let rows = bytes.map(|bytes| bytes.div_ceil(ROW_BYTES));
-    rows.fold(0, u64::saturating_add)
+/// The routes that patterns count for, once they are compiled and by what reading them takes.
+/// Where they take much, the rest counts for as much as may be, and is not read.
+pub(crate) fn rows(patterns: impl Iterator<Item = impl AsRef<str>>) -> u64 {
+    let (mut rows, mut steps) = (0_u64, 0_u64);
+    for pattern in patterns {
+        let of_pattern = match steps > WEIGHED_STEPS_MAX {
+            true => UNREAD_ROWS,
+            false => {
+                let facts = look(pattern.as_ref(), false);
+                steps = steps.saturating_add(facts.steps);
+                facts.rows()
+            }
+        };
+        rows = rows.saturating_add(of_pattern);
+    }
+    rows
 }
 
 /// The most memory in bytes that a proxy takes for a regex once it is compiled, known without
 /// compiling it: its instructions, its classes of characters, and a small table over ASCII where
-/// there are few instructions. None where it is no regex.
+/// there are few instructions. None where it is no regex, or one that is not read.
 pub fn bytes(pattern: &str) -> Option<u64> {
-    let hir = parse(pattern)?;
-    let instructions = program(&hir);
-    let table = match instructions <= TABLE_INSTRUCTIONS_MAX {
-        true => TABLE_BYTES_MAX,
-        false => 0,
-    };
-    let fixed = FIXED_BYTES + pattern.len() as u64 + table;
-    let program = instructions.saturating_mul(INSTRUCTION_BYTES);
-    Some(program.saturating_add(fixed + class_bytes(&hir)))
+    let (facts, _) = read(pattern);
+    facts.fault.is_none().then_some(facts.bytes)
 }
 
 /// Whether a proxy can follow the groups of a regex, as far as it can compile it.
 pub(crate) fn has_groups_followed(pattern: &str) -> bool {
-    let instructions = parse(pattern).map_or(0, |hir| program(&hir));
-    instructions <= PathRewrite::INSTRUCTIONS_MAX as u64
+    look(pattern, false).instructions <= PathRewrite::INSTRUCTIONS_MAX as u64
 }
 
 /// How all paths begin that a regex takes; at least `/`. Where it does not regard case, in that
 /// in which it is written.
 pub(crate) fn literal_start(pattern: &str) -> String {
-    let mut start = String::new();
-    if let Some(hir) = parse(pattern) {
-        add_start(&hir, &mut start);
-    }
-    match start.starts_with('/') {
-        true => start,
+    let facts = look(pattern, false);
+    match facts.start.starts_with('/') {
+        true => facts.start.to_string(),
         false => "/".to_owned(),
+    }
+}
+
+/// Whether a regex is refused because of what reading it takes, so that [`COSTLY`] says why.
+pub(crate) fn is_costly(pattern: &str) -> bool {
+    look(pattern, false).fault == Some(RegexFault::Costly)
+}
+
+/// Whether a text is a regex that is read, though perhaps none that compiles.
+pub(crate) fn is_read(pattern: &str) -> bool {
+    look(pattern, false).fault.is_none()
+}
+
+/// Whether the proxy can compile a regex.
+pub(crate) fn compiles(pattern: &str) -> bool {
+    groups(pattern).is_some()
+}
+
+/// The number of groups of a regex; `None` where the proxy cannot compile it.
+pub(crate) fn groups(pattern: &str) -> Option<usize> {
+    look(pattern, true).groups.get().copied().flatten()
+}
+
+/// What is known of a regex, which is read where it is not known; with its groups where they are
+/// asked for.
+fn look(pattern: &str, asks_groups: bool) -> Rc<Facts> {
+    let is_known = |facts: &Facts| !asks_groups || facts.groups.get().is_some();
+    let known = KNOWN.with_borrow_mut(|known| known.get(pattern));
+    if let Some(facts) = known.as_ref().filter(|facts| is_known(facts)) {
+        return Rc::clone(facts);
+    }
+    let (facts, hir) = match known {
+        Some(facts) => (facts, read(pattern).1),
+        None => {
+            let (facts, hir) = read(pattern);
+            let facts = Rc::new(facts);
+            // What is too long was not read, and need not be remembered.
+            if pattern.len() <= TEXT_BYTES_MAX {
+                let remembered = Rc::clone(&facts);
+                KNOWN.with_borrow_mut(|known| known.insert(pattern.into(), remembered));
+            }
+            (facts, hir)
+        }
+    };
+    if asks_groups {
+        let groups = || hir.as_ref().and_then(compile);
+        facts.groups.get_or_init(groups);
+    }
+    facts
+}
+
+/// Reads a regex, where that does not take too much.
+fn read(pattern: &str) -> (Facts, Option<Hir>) {
+    if pattern.len() > TEXT_BYTES_MAX {
+        return (Facts::refused(RegexFault::Syntax, 0), None);
+    }
+    #[cfg(test)]
+    READS.with(|reads| reads.set(reads.get() + 1));
+    let text = RegexText::new(pattern);
+    let read = text.and_then(|text| Ok((text.read(READ_STEPS_MAX)?, text.steps())));
+    match read {
+        Ok((hir, steps)) => (Facts::of(pattern, &hir, steps), Some(hir)),
+        Err(fault) => (Facts::refused(fault, pattern.len()), None),
+    }
+}
+
+impl Facts {
+    fn of(pattern: &str, hir: &Hir, steps: u64) -> Facts {
+        let instructions = program(hir);
+        let table = match instructions <= TABLE_INSTRUCTIONS_MAX {
+            true => TABLE_BYTES_MAX,
+            false => 0,
+        };
+        let fixed = FIXED_BYTES + pattern.len() as u64 + table;
+        let program = instructions.saturating_mul(INSTRUCTION_BYTES);
+        let mut start = String::new();
+        add_start(hir, &mut start);
+        Facts {
+            fault: None,
+            steps,
+            bytes: program.saturating_add(fixed + class_bytes(hir)),
+            instructions,
+            start: start.into(),
+            groups: OnceCell::new(),
+        }
+    }
+
+    fn refused(fault: RegexFault, bytes: usize) -> Facts {
+        Facts {
+            fault: Some(fault),
+            steps: (bytes as u64).saturating_mul(REFUSED_STEPS),
+            bytes: 0,
+            instructions: 0,
+            start: Box::default(),
+            groups: OnceCell::from(None),
+        }
+    }
+
+    /// The routes that it counts for.
+    fn rows(&self) -> u64 {
+        match self.fault {
+            Some(_) => 0,
+            None => self.bytes.div_ceil(ROW_BYTES) + self.steps / ROW_STEPS,
+        }
     }
 }
 
@@ -157,13 +310,6 @@ fn add_start(hir: &Hir, start: &mut String) -> bool {
         HirKind::Concat(parts) => parts.iter().all(|part| add_start(part, start)),
         HirKind::Class(_) | HirKind::Alternation(_) | HirKind::Repetition(_) => false,
     }
-}
-
-fn parse(pattern: &str) -> Option<Hir> {
-    let is_short = pattern.len() <= TEXT_BYTES_MAX;
-    is_short
-        .then(|| regex_syntax::parse(pattern).ok())
-        .flatten()
 }
 
 /// The instructions that a proxy compiles a regex to, with the one for its end.
@@ -226,7 +372,8 @@ fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>
     /// Classes that all patterns share, which are not counted.
     static COMMON: LazyLock<Vec<Hir>> = LazyLock::new(|| {
         let written = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "."];
-        written.iter().filter_map(|class| parse(class)).collect()
+        let read = written.iter().map(|class| regex_syntax::parse(class));
+        read.filter_map(Result::ok).collect()
     });
     match hir.kind() {
         HirKind::Class(Class::Unicode(class)) => {
@@ -245,30 +392,19 @@ fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>
     }
 }
 
-/// Whether the proxy can compile a regex.
-pub(crate) fn compiles(pattern: &str) -> bool {
-    compile(pattern).is_some()
-}
-
-/// The number of groups of a regex; `None` where the proxy cannot compile it.
-pub(crate) fn groups(pattern: &str) -> Option<usize> {
-    let groups = compile(pattern)?.group_info().group_len(PatternID::ZERO);
-    Some(groups.saturating_sub(1))
-}
-
-fn compile(pattern: &str) -> Option<NFA> {
-    if pattern.len() > TEXT_BYTES_MAX {
-        return None;
-    }
+/// The number of groups of a regex that compiles within [`BYTES_MAX`].
+fn compile(hir: &Hir) -> Option<usize> {
     let config = Config::new().nfa_size_limit(Some(BYTES_MAX));
-    Compiler::new().configure(config).build(pattern).ok()
+    let nfa = Compiler::new().configure(config).build_from_hir(hir).ok()?;
+    let groups = nfa.group_info().group_len(PatternID::ZERO);
+    Some(groups.saturating_sub(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Regexes, TEXT_BYTES_MAX, TooMany, bytes, compiles, groups, has_groups_followed,
-        literal_start,
+        COSTLY, READ_STEPS_MAX, READS, Regexes, TEXT_BYTES_MAX, TooMany, UNREAD_ROWS, bytes,
+        compiles, groups, has_groups_followed, is_costly, literal_start, rows,
     };
 
     #[test]
@@ -306,6 +442,76 @@ mod tests {
     fn a_text_that_is_too_long_is_not_read() {
         let long = "\\w".repeat(TEXT_BYTES_MAX / 2 + 1);
         assert!(bytes(&long).is_none() && !compiles(&long));
+    }
+
+    /// All letters that a table of cases has, between ASCII and its last.
+    const LARGE: &str = "[!-\u{1E943}]";
+
+    #[test]
+    fn what_takes_too_much_to_read_is_refused() {
+        for pattern in [
+            format!("(?i)/{}", LARGE.repeat(500)),
+            format!("/(?i:{})", LARGE.repeat(500)),
+            "(?i)\\P{Lu}\\p{Any}".repeat(200),
+            "\\w".repeat(TEXT_BYTES_MAX / 2),
+        ] {
+            assert!(is_costly(&pattern), "{pattern}");
+            assert!(!compiles(&pattern) && groups(&pattern).is_none());
+            assert!(bytes(&pattern).is_none() && rows([&pattern].into_iter()) == 0);
+            assert!(has_groups_followed(&pattern));
+            assert_eq!(literal_start(&pattern), "/");
+        }
+        for pattern in [
+            "(?i)/(api|v[0-9]+)/[a-z0-9_-]+",
+            "(?i)[^/]+",
+            "(?i)/a[\\s\\S]*",
+            "(?i)\\p{L}+",
+            "\\w+",
+        ] {
+            assert!(compiles(pattern) && !is_costly(pattern), "{pattern}");
+        }
+        assert!(!is_costly("(") && !is_costly(&"a".repeat(TEXT_BYTES_MAX + 1)));
+        assert!(
+            [COSTLY, COSTLY_REMEDY]
+                .iter()
+                .all(|text| text.contains(&READ_STEPS_MAX.to_string()))
+        );
+    }
+
+    #[test]
+    fn what_it_takes_to_read_a_regex_counts_as_routes() {
+        let count = |pattern: &str| rows([pattern].into_iter());
+        assert_eq!(count("(?i)/shop-1/([^/]*)/.*"), 10);
+        assert_eq!(count("\\w+"), 9);
+        assert!(count(&format!("(?i){LARGE}")) > 200);
+        // What is beyond all that an object may take is not read.
+        let large = |number: u64| format!("(?i)/{number}{}", LARGE.repeat(3));
+        let before = READS.get();
+        let all = rows((0..1_000).map(large));
+        let read = (READS.get() - before) as u64;
+        assert!((40..50).contains(&read), "{read}");
+        assert!(all >= (1_000 - read) * UNREAD_ROWS);
+        assert!(count(&large(0)) <= UNREAD_ROWS);
+    }
+
+    #[test]
+    fn a_regex_is_read_once_to_weigh_it_and_once_to_compile_it() {
+        let before = READS.get();
+        for _ in 0..3 {
+            rows(["(?i)/once/(a)"; 2].into_iter());
+            assert!(has_groups_followed("(?i)/once/(a)"));
+            assert_eq!(literal_start("(?i)/once/(a)"), "/");
+        }
+        assert_eq!(READS.get(), before + 1);
+        for _ in 0..3 {
+            assert!(compiles("(?i)/once/(a)") && groups("(?i)/once/(a)") == Some(1));
+        }
+        assert_eq!(READS.get(), before + 2);
+        for _ in 0..3 {
+            assert!(compiles("/other") && !compiles("/other("));
+            rows(["/other", "/other("].into_iter());
+        }
+        assert_eq!(READS.get(), before + 4);
     }
 
     #[test]

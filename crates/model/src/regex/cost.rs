@@ -490,3 +490,40 @@ impl Visitor for &mut Counter {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use regex_syntax::hir::{Class, HirKind};
+
+    use super::{CASED, LETTERS, cased_before, followed, followed_max};
+
+    #[test]
+    fn letters_outside_the_table_have_no_other_case() {
+        let rest = r"[^\p{Changes_When_Casemapped}\p{Changes_When_Casefolded}]";
+        let hir = regex_syntax::parse(rest).unwrap();
+        let HirKind::Class(Class::Unicode(class)) = hir.kind() else {
+            panic!("{hir:?}");
+        };
+        let mut folded = class.clone();
+        folded.case_fold_simple();
+        assert_eq!(&folded, class);
+        let rest: u64 = class.iter().map(|range| range.len() as u64).sum();
+        assert_eq!(cased_before(LETTERS), LETTERS - rest);
+    }
+
+    #[test]
+    fn letters_of_either_case_are_counted() {
+        let between = |first: char, last: char| {
+            cased_before(u64::from(u32::from(last)) + 1) - cased_before(u64::from(u32::from(first)))
+        };
+        assert_eq!(between('a', 'z'), 26);
+        assert_eq!(between('!', '~'), 52);
+        assert_eq!(between('0', '9'), 0);
+        assert_eq!(between('一', '龥'), 0);
+        assert_eq!(cased_before(0), 0);
+        // What follows the table is passed quickly.
+        let end = CASED.last().unwrap().1;
+        assert_eq!(followed(0, end), 8 * (end + 1));
+        assert_eq!(followed_max(), 8 * (end + 1) + (LETTERS - 1 - end) / 2);
+    }
+}

@@ -7,7 +7,7 @@ use myriad_api::PathType;
 use myriad_model::{PathMatch, PathRewrite, unescape};
 
 use super::annotations::Options;
-use crate::regex::{self, TooMany};
+use crate::regex::{self, COSTLY, COSTLY_REMEDY, TooMany};
 
 /// The longest path in bytes.
 pub(super) const PATH_BYTES_MAX: usize = 4_096;
@@ -36,6 +36,9 @@ pub(super) enum PathProblem {
     /// Not a regex, or one that needs what a linear-time engine does not have.
     #[error("is not a regex without look-around and back-references")]
     BadRegex,
+    /// A regex that takes too much to read.
+    #[error("{}", COSTLY)]
+    CostlyRegex,
     /// More than the settings allow.
     #[error("is beyond the {0} regexes that a host may have")]
     TooManyRegexes(usize),
@@ -54,6 +57,7 @@ impl PathProblem {
     /// The remedy.
     pub(super) fn remedy(self) -> &'static str {
         match self {
+            PathProblem::CostlyRegex => COSTLY_REMEDY,
             PathProblem::TooManyRegexes(_) => {
                 "write plain prefixes where they do, or raise --regexes-per-host"
             }
@@ -257,11 +261,17 @@ fn is_regex(text: &str, path_type: PathType, options: &Options) -> bool {
 
 /// Case-insensitive and anchored at its start, like a location `~* "^…"`.
 fn read_regex(text: &str) -> Result<PathMatch, PathProblem> {
-    let pattern = format!("{ANY_CASE}{text}");
+    let pattern = any_case(text);
     match regex::compiles(&pattern) {
         true => Ok(PathMatch::Regex(pattern.into())),
+        false if regex::is_costly(&pattern) => Err(PathProblem::CostlyRegex),
         false => Err(PathProblem::BadRegex),
     }
+}
+
+/// A regex of people, as it is compared: without regard to case.
+pub(super) fn any_case(text: &str) -> String {
+    format!("{ANY_CASE}{text}")
 }
 
 fn shortness(text: &str) -> u64 {
@@ -334,10 +344,19 @@ mod tests {
             use_regex: true,
             ..Options::default()
         };
-        let regex = |text| read(Some(text), PathType::ImplementationSpecific, &options);
+        let regex = |text: &str| read(Some(text), PathType::ImplementationSpecific, &options);
         assert_eq!(regex("/a(b"), Err(PathProblem::BadRegex));
         assert_eq!(regex("/a(?=b)"), Err(PathProblem::BadRegex));
         assert_eq!(regex("/(\\w{500}){500}"), Err(PathProblem::BadRegex));
         assert!(regex("/v[0-9]+/").is_ok());
+        // It is as large as its classes are without regard to case.
+        let large = "[!-\u{1E943}]".repeat(5);
+        assert_eq!(regex(&format!("/{large}")), Err(PathProblem::CostlyRegex));
+        assert!(regex(&format!("/(?-i){large}")).is_ok());
+        // What is too long is not read.
+        assert_eq!(
+            regex(&format!("/{}", large.repeat(500))),
+            Err(PathProblem::TooLong)
+        );
     }
 }

@@ -1,11 +1,12 @@
 //! The weight of an Ingress among the routes of its namespace.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use myriad_api::{Ingress, PathType};
 
 use super::annotations::{self, CERTIFICATE_SUBJECT, Further, values};
-use super::paths::looks_like_regex;
+use super::paths::{PATH_BYTES_MAX, any_case, looks_like_regex};
 use crate::regex;
 use crate::settings::text_rows;
 
@@ -48,8 +49,9 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     };
     let of_annotations = annotations.filter(|(name, _)| has_regex(name));
     let regexes = of_paths
-        .filter(|path| looks_like_regex(path))
-        .chain(of_annotations.map(|(_, pattern)| &**pattern));
+        .filter(|path| path.len() <= PATH_BYTES_MAX && looks_like_regex(path))
+        .map(|path| Cow::<str>::Owned(any_case(path)))
+        .chain(of_annotations.map(|(_, pattern)| Cow::Borrowed(pattern.trim())));
     let further = Further::read(&ingress.meta, &BTreeSet::new());
     let aliases = further.aliases.len() as u64;
     let redirects = further.www_key.map_or(0, |_| ingress.rules.len());

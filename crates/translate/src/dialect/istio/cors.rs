@@ -6,7 +6,7 @@ use myriad_model::{Cors, is_token};
 
 use super::matching::escape;
 use super::rule_problem::RuleProblem;
-use crate::regex::compiles;
+use crate::regex::{COSTLY, COSTLY_REMEDY, compiles, is_costly};
 use crate::resolve::sendable::has_control;
 
 /// The longest list of names that a CORS policy tells clients.
@@ -55,6 +55,11 @@ fn origins(written: &CorsPolicy, problems: &mut Vec<RuleProblem>) -> (Texts, Tex
             StringMatch::Exact(text) => origins.push(text.clone()),
             StringMatch::Prefix(text) => patterns.push(format!("{}.*", escape(text)).into()),
             StringMatch::Regex(text) if compiles(text) => patterns.push(text.clone()),
+            StringMatch::Regex(text) if is_costly(text) => problems.push(RuleProblem {
+                field: format!("corsPolicy.allowOrigins[{at}].regex"),
+                message: format!("{COSTLY}, so it allows no origin"),
+                remedy: COSTLY_REMEDY,
+            }),
             StringMatch::Regex(_) => problems.push(RuleProblem {
                 field: format!("corsPolicy.allowOrigins[{at}].regex"),
                 message: "is not a regex within RE2's syntax, so it allows no origin".into(),

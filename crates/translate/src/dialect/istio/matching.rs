@@ -5,7 +5,7 @@ use myriad_api::istio::{Labels, Map, StringMatch};
 use myriad_model::{PathMatch, Source, Test, ValueMatch};
 
 use crate::engine::Viewpoint;
-use crate::regex::compiles;
+use crate::regex::{COSTLY, COSTLY_REMEDY, compiles, is_costly, is_read};
 
 /// A part of a match that nothing can fit, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,10 +14,15 @@ pub(super) struct Unfit {
     pub field: String,
     /// The problem.
     pub problem: &'static str,
+    /// The way to mend it.
+    pub remedy: &'static str,
 }
 
 /// Not a regex, or one that needs what a linear-time engine does not have.
 const BAD_REGEX: &str = "is not a regex within RE2's syntax and 256 KiB";
+
+/// The remedy of most that fits nothing.
+const CORRECT: &str = "correct it";
 
 /// A path that no request has.
 const NOT_ABSOLUTE: &str = "does not start with '/', so it fits no request";
@@ -55,7 +60,12 @@ pub(super) fn path(matched: Option<&HttpMatch>) -> Result<PathMatch, Unfit> {
     };
     let unfit = |problem| {
         let field = "uri".to_owned();
-        Err(Unfit { field, problem })
+        let remedy = CORRECT;
+        Err(Unfit {
+            field,
+            problem,
+            remedy,
+        })
     };
     let any_case = matched.ignore_uri_case;
     match uri {
@@ -70,11 +80,25 @@ pub(super) fn path(matched: Option<&HttpMatch>) -> Result<PathMatch, Unfit> {
         StringMatch::Prefix(text) => Ok(PathMatch::Start(text.clone())),
         StringMatch::Regex(text) => {
             let whole = format!("(?:{text})\\z");
-            match compiles(text) && compiles(&whole) {
+            // What is no regex by itself may become one by what is put around it.
+            match is_read(text) && compiles(&whole) {
                 true => Ok(regex(&whole)),
-                false => unfit(BAD_REGEX),
+                false => Err(bad_regex("uri".to_owned(), &whole)),
             }
         }
+    }
+}
+
+/// A regex that is refused, and why.
+fn bad_regex(field: String, text: &str) -> Unfit {
+    let (problem, remedy) = match is_costly(text) {
+        true => (COSTLY, COSTLY_REMEDY),
+        false => (BAD_REGEX, CORRECT),
+    };
+    Unfit {
+        field,
+        problem,
+        remedy,
     }
 }
 
@@ -133,8 +157,11 @@ fn add_map(
         if let Some(path) = claim(name).filter(|_| source == Source::Header) {
             let field = format!("{field}[{name}]");
             let Some(path) = path else {
-                let problem = BAD_CLAIM;
-                return Err(Unfit { field, problem });
+                return Err(Unfit {
+                    field,
+                    problem: BAD_CLAIM,
+                    remedy: CORRECT,
+                });
             };
             found.push(condition(field, Source::Claim, &path, test, invert)?);
             continue;
@@ -189,10 +216,7 @@ fn condition(
         StringMatch::Exact(text) => Test::Exact(text.clone()),
         StringMatch::Prefix(text) => Test::Start(text.clone()),
         StringMatch::Regex(text) if compiles(text) => Test::Regex(text.clone()),
-        StringMatch::Regex(_) => {
-            let problem = BAD_REGEX;
-            return Err(Unfit { field, problem });
-        }
+        StringMatch::Regex(text) => return Err(bad_regex(field, text)),
     };
     let name = match source {
         Source::Header => name.to_ascii_lowercase().into(),

@@ -8,7 +8,7 @@ use myriad_model::{PathRewrite, Policy, Retry, RetryConditions, Rewrite};
 use super::headers::{HEADER_BYTES_MAX, headers};
 use super::rule_problem::RuleProblem;
 use super::{cors, fault};
-use crate::regex::{compiles, has_groups_followed};
+use crate::regex::{COSTLY, COSTLY_REMEDY, compiles, has_groups_followed, is_costly};
 use crate::resolve::sendable::{authority, has_control};
 
 /// The longest time to connect to an endpoint, as Istio has it.
@@ -112,6 +112,14 @@ fn rewrite(written: &HttpRewrite, problems: &mut Vec<RuleProblem>) -> Option<Rew
             regex: regex.pattern.clone(),
             template: template(&regex.rewrite).into(),
         }),
+        Some(regex) if is_costly(&regex.pattern) => {
+            problems.push(RuleProblem {
+                field: "rewrite.uriRegexRewrite.match".into(),
+                message: format!("{COSTLY}, so the path stays as it came"),
+                remedy: COSTLY_REMEDY,
+            });
+            None
+        }
         Some(_) => {
             problems.push(RuleProblem {
                 field: "rewrite.uriRegexRewrite.match".into(),

@@ -305,7 +305,7 @@ impl RuleScene<'_> {
                     &self.rule.service.meta.key,
                     format!("spec.http[{rule}].match[{at}].{}", unfit.field),
                     format!("{}, so the match has no effect", unfit.problem),
-                    "correct it",
+                    unfit.remedy,
                 ));
                 return;
             }

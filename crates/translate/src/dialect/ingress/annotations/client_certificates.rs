@@ -70,8 +70,14 @@ pub(super) fn read(meta: &Meta, sheet: &mut Sheet<'_>, options: &mut Options) {
         let depth: u8 = value.parse().ok()?;
         (depth <= DEPTH_MAX).then_some(depth)
     });
-    let expected = "write a regex of up to 1024 bytes that begins with CN=, without look-around \
-                    and back-references";
+    let is_costly = |value: &str| regex::is_costly(value.trim());
+    let expected = match sheet.text(SUBJECT).is_some_and(is_costly) {
+        true => regex::COSTLY_REMEDY,
+        false => {
+            "write a regex of up to 1024 bytes that begins with CN=, without look-around and \
+             back-references"
+        }
+    };
     let subject = sheet.read_closing_hosts(SUBJECT, expected, |value| {
         let is_short = value.len() <= SUBJECT_BYTES_MAX && value.starts_with("CN=");
         (is_short && regex::compiles(value)).then(|| value.into())

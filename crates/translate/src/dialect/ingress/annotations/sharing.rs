@@ -29,7 +29,14 @@ fn read_canary(sheet: &mut Sheet<'_>) -> Canary {
         values::token(value).map(str::to_ascii_lowercase)
     });
     let value = sheet.text("canary-by-header-value").map(Box::from);
-    let expected = "write a regex without look-around and back-references";
+    let is_costly = |value: &str| regex::is_costly(value.trim());
+    let expected = match sheet
+        .text("canary-by-header-pattern")
+        .is_some_and(is_costly)
+    {
+        true => regex::COSTLY_REMEDY,
+        false => "write a regex without look-around and back-references",
+    };
     let pattern = sheet.read("canary-by-header-pattern", expected, |value| {
         regex::compiles(value).then(|| Box::from(value))
     });

@@ -11,7 +11,7 @@ use myriad_model::{Attribute, Condition, ConditionStep, Literal, Relation, TextF
 
 use token::{Token, tokens};
 
-use crate::regex::compiles;
+use crate::regex::{COSTLY, compiles, is_costly};
 
 /// The longest expression in bytes.
 const BYTES_MAX: usize = 4_096;
@@ -203,6 +203,9 @@ impl Parser {
         }
         if text.len() > Condition::TEXT_BYTES_MAX {
             return Err("has too long a text".to_owned());
+        }
+        if form == TextForm::Regex && is_costly(&text) {
+            return Err(format!("has {text:?}, which {COSTLY}"));
         }
         if form == TextForm::Regex && !compiles(&text) {
             return Err(format!("has {text:?}, which is no regex of RE2"));
