@@ -1,4 +1,4 @@
-//! What reading a regex costs, known before its classes are written out.
+//! The cost of reading a regex, known before its classes are written out.
 //!
 //! A class that ignores case is followed letter by letter, and sets of classes are made range by
 //! range, so a few bytes of text may take milliseconds to read. The text is taken apart first,
@@ -27,7 +27,7 @@ pub struct RegexText<'a> {
     steps: u64,
 }
 
-/// Why a regex is not read.
+/// The reason that a regex is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegexFault {
     /// Not the syntax.

@@ -46,8 +46,10 @@ const TABLE_BYTES_MAX: u64 = 8 << 10;
 /// The bytes of a compiled regex that count as one route.
 const ROW_BYTES: u64 = 1 << 10;
 
-/// The steps of reading a regex that count as one route, some 10 microseconds.
+/// The steps of reading a regex that count as one route, some 10 microseconds, beyond those that
+/// the rest of it counts for.
 const ROW_STEPS: u64 = 1 << 12;
+const FREE_STEPS: u64 = 1 << 14;
 
 /// The most steps that are taken to weigh an object, and some for the regex that passes them.
 const WEIGHED_STEPS_MAX: u64 = 128 << 20;
@@ -59,14 +61,15 @@ const UNREAD_ROWS: u64 = READ_STEPS_MAX / ROW_STEPS + BYTES_MAX as u64 / ROW_BYT
 /// The steps of a byte of a text that proves to be no regex, or one that is not read.
 const REFUSED_STEPS: u64 = 64;
 
-/// Why a regex is refused that takes more than [`READ_STEPS_MAX`]; the end of a sentence about it.
+/// The reason to refuse a regex that takes more than [`READ_STEPS_MAX`]: the end of a sentence
+/// about it.
 pub(crate) const COSTLY: &str = "is a regex whose classes take more than 4000000 steps to read";
 
 /// The remedy for [`COSTLY`].
 pub(crate) const COSTLY_REMEDY: &str = "write smaller classes: of 4000000 steps each letter takes \
                                         8 in one that ignores case, and each range 4";
 
-/// What is known of a regex once it was read.
+/// All that is known of a regex once it was read.
 struct Facts {
     fault: Option<RegexFault>,
     /// The steps that it took.
@@ -211,8 +214,8 @@ pub(crate) fn groups(pattern: &str) -> Option<usize> {
     look(pattern, true).groups.get().copied().flatten()
 }
 
-/// What is known of a regex, which is read where it is not known; with its groups where they are
-/// asked for.
+/// All that is known of a regex, which is read where it is not known; with its groups where they
+/// are asked for.
 fn look(pattern: &str, asks_groups: bool) -> Rc<Facts> {
     let is_known = |facts: &Facts| !asks_groups || facts.groups.get().is_some();
     let known = KNOWN.with_borrow_mut(|known| known.get(pattern));
@@ -290,7 +293,10 @@ impl Facts {
     fn rows(&self) -> u64 {
         match self.fault {
             Some(_) => 0,
-            None => self.bytes.div_ceil(ROW_BYTES) + self.steps / ROW_STEPS,
+            None => {
+                let steps = self.steps.saturating_sub(FREE_STEPS);
+                self.bytes.div_ceil(ROW_BYTES) + steps / ROW_STEPS
+            }
         }
     }
 }
@@ -482,6 +488,7 @@ mod tests {
     fn what_it_takes_to_read_a_regex_counts_as_routes() {
         let count = |pattern: &str| rows([pattern].into_iter());
         assert_eq!(count("(?i)/shop-1/([^/]*)/.*"), 10);
+        assert_eq!(count("(?i)/u1/(\\w+)/(\\w+)/edit"), 10);
         assert_eq!(count("\\w+"), 9);
         assert!(count(&format!("(?i){LARGE}")) > 200);
         // What is beyond all that an object may take is not read.

@@ -52,7 +52,7 @@ struct Set {
     is_folded: bool,
 }
 
-/// What a part becomes, as far as it is looked at again by what is around it.
+/// The form that a part takes, as far as it is looked at again by what is around it.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Parts of a sequence that it is.
@@ -67,7 +67,7 @@ struct Shape {
 struct Counter {
     steps: u64,
     ignores_case: bool,
-    /// What was before the groups that are open.
+    /// Whether case was ignored before each of the groups that are open.
     outer: Vec<bool>,
     sets: Vec<Set>,
     shapes: Vec<Shape>,

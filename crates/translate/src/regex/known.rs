@@ -1,4 +1,4 @@
-//! What is known of texts, within bounds.
+//! All that is known of texts, within bounds.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,7 +10,7 @@ const TEXTS_MAX: usize = 8_192;
 /// The most bytes of the texts of one generation.
 const BYTES_MAX: usize = 2 << 20;
 
-/// What was asked lately, by its text. What nobody asks while a generation fills is forgotten.
+/// The answers of late, by their texts. What nobody asks while a generation fills is forgotten.
 pub(super) struct Known<T> {
     young: HashMap<Box<str>, Rc<T>>,
     old: HashMap<Box<str>, Rc<T>>,
@@ -29,7 +29,7 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    /// What is known of a text.
+    /// The answer for a text.
     pub(super) fn get(&mut self, text: &str) -> Option<Rc<T>> {
         if let Some(found) = self.young.get(text) {
             return Some(Rc::clone(found));

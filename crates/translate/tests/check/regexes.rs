@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use myriad_model::{Action, PathView, RouteView};
-use myriad_translate::{Bounds, Settings};
+use myriad_translate::{Bounds, Settings, regex_bytes};
 
 use crate::world;
 
@@ -147,8 +147,18 @@ fn an_object_of_many_regexes_counts_for_what_they_take() {
         },
         ..Settings::default()
     };
-    // 256 rows on each of 20 hosts, and nine more for each regex, of 8 to 9 KiB at most.
-    let weight = 20 * 256 * (1 + 9);
+    // 256 rows on each of 20 hosts, and ten or eleven more for each regex: as many as it has KiB.
+    let of_one = |host: usize, number: usize| {
+        let pattern = format!("(?i)/host-{host}/u{number}/(\\w+)/(\\w+)/edit");
+        1 + regex_bytes(&pattern).unwrap().div_ceil(1 << 10)
+    };
+    let of_host = |host| {
+        (0..255)
+            .chain([254])
+            .map(move |number| of_one(host, number))
+    };
+    let weight: u64 = (0..20).flat_map(of_host).sum();
+    assert!((20 * 256 * 11..=20 * 256 * 12).contains(&weight));
     assert_eq!(translated(&text, bounds(weight)).0, 20 * 255);
     assert_eq!(translated(&text, bounds(weight - 1)).0, 0);
 }
@@ -163,8 +173,8 @@ fn a_repetition_counts_for_each_of_its_turns() {
         },
         ..Settings::default()
     };
-    // It stands twice, and is 24 KiB each time.
-    let weight = 2 * (1 + 24);
+    // It stands twice, and is 24 KiB and some each time.
+    let weight = 2 * (1 + 25);
     assert_eq!(translated(&text, bounds(weight)).0, 1);
     assert_eq!(translated(&text, bounds(weight - 1)).0, 0);
 }
