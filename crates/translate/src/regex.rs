@@ -4,7 +4,7 @@
 
 mod known;
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -13,16 +13,16 @@ use known::Known;
 use myriad_model::{
     PathMatch, PathRewrite, Policy, READ_STEPS_MAX, RegexFault, RegexText, Test, ValueMatch,
 };
-use regex_automata::PatternID;
-use regex_automata::nfa::thompson::{Compiler, Config};
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Repetition};
 
-/// The most memory in bytes that one regex may take when it is compiled.
+/// The most memory in bytes that the instructions of one regex may take when it is compiled.
 pub(crate) const BYTES_MAX: usize = 256 << 10;
 
-/// The longest text of a regex in bytes. What is longer would hardly compile within
-/// [`BYTES_MAX`], and reading it takes memory before that is known: two letters may stand for a
-/// class of 6 KiB.
+/// The most instructions of a regex: some fewer than a proxy takes, for what it puts around a text.
+const INSTRUCTIONS_MAX: u64 = BYTES_MAX as u64 / INSTRUCTION_BYTES - 64;
+
+/// The longest text of a regex in bytes. Reading a longer one takes memory before it is known how
+/// large it is: two letters may stand for a class of 6 KiB.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// The most different regexes of one host, unless the settings say otherwise.
@@ -77,9 +77,8 @@ struct Facts {
     bytes: u64,
     instructions: u64,
     start: Box<str>,
-    /// The number of its groups, once somebody asks whether it compiles; none inside where it does
-    /// not.
-    groups: OnceCell<Option<usize>>,
+    /// The number of its groups; none where it does not compile.
+    groups: Option<usize>,
 }
 
 thread_local! {
@@ -161,7 +160,7 @@ pub(crate) fn rows(patterns: impl Iterator<Item = impl AsRef<str>>) -> u64 {
         let of_pattern = match steps > WEIGHED_STEPS_MAX {
             true => UNREAD_ROWS,
             false => {
-                let facts = look(pattern.as_ref(), false);
+                let facts = look(pattern.as_ref());
                 steps = steps.saturating_add(facts.steps);
                 facts.rows()
             }
@@ -175,19 +174,19 @@ pub(crate) fn rows(patterns: impl Iterator<Item = impl AsRef<str>>) -> u64 {
 /// compiling it: its instructions, its classes of characters, and a small table over ASCII where
 /// there are few instructions. None where it is no regex, or one that is not read.
 pub fn bytes(pattern: &str) -> Option<u64> {
-    let (facts, _) = read(pattern);
+    let facts = read(pattern);
     facts.fault.is_none().then_some(facts.bytes)
 }
 
 /// Whether a proxy can follow the groups of a regex, as far as it can compile it.
 pub(crate) fn has_groups_followed(pattern: &str) -> bool {
-    look(pattern, false).instructions <= PathRewrite::INSTRUCTIONS_MAX as u64
+    look(pattern).instructions <= PathRewrite::INSTRUCTIONS_MAX as u64
 }
 
 /// How all paths begin that a regex takes; at least `/`. Where it does not regard case, in that
 /// in which it is written.
 pub(crate) fn literal_start(pattern: &str) -> String {
-    let facts = look(pattern, false);
+    let facts = look(pattern);
     match facts.start.starts_with('/') {
         true => facts.start.to_string(),
         false => "/".to_owned(),
@@ -196,12 +195,12 @@ pub(crate) fn literal_start(pattern: &str) -> String {
 
 /// Whether a regex is refused because of what reading it takes, so that [`COSTLY`] says why.
 pub(crate) fn is_costly(pattern: &str) -> bool {
-    look(pattern, false).fault == Some(RegexFault::Costly)
+    look(pattern).fault == Some(RegexFault::Costly)
 }
 
 /// Whether a text is a regex that is read, though perhaps none that compiles.
 pub(crate) fn is_read(pattern: &str) -> bool {
-    look(pattern, false).fault.is_none()
+    look(pattern).fault.is_none()
 }
 
 /// Whether the proxy can compile a regex.
@@ -211,49 +210,35 @@ pub(crate) fn compiles(pattern: &str) -> bool {
 
 /// The number of groups of a regex; `None` where the proxy cannot compile it.
 pub(crate) fn groups(pattern: &str) -> Option<usize> {
-    look(pattern, true).groups.get().copied().flatten()
+    look(pattern).groups
 }
 
-/// All that is known of a regex, which is read where it is not known; with its groups where they
-/// are asked for.
-fn look(pattern: &str, asks_groups: bool) -> Rc<Facts> {
-    let is_known = |facts: &Facts| !asks_groups || facts.groups.get().is_some();
-    let known = KNOWN.with_borrow_mut(|known| known.get(pattern));
-    if let Some(facts) = known.as_ref().filter(|facts| is_known(facts)) {
-        return Rc::clone(facts);
+/// All that is known of a regex, which is read where it is not known.
+fn look(pattern: &str) -> Rc<Facts> {
+    if let Some(known) = KNOWN.with_borrow_mut(|known| known.get(pattern)) {
+        return known;
     }
-    let (facts, hir) = match known {
-        Some(facts) => (facts, read(pattern).1),
-        None => {
-            let (facts, hir) = read(pattern);
-            let facts = Rc::new(facts);
-            // What is too long was not read, and need not be remembered.
-            if pattern.len() <= TEXT_BYTES_MAX {
-                let remembered = Rc::clone(&facts);
-                KNOWN.with_borrow_mut(|known| known.insert(pattern.into(), remembered));
-            }
-            (facts, hir)
-        }
-    };
-    if asks_groups {
-        let groups = || hir.as_ref().and_then(compile);
-        facts.groups.get_or_init(groups);
+    let facts = Rc::new(read(pattern));
+    // What is too long was not read, and need not be remembered.
+    if pattern.len() <= TEXT_BYTES_MAX {
+        let remembered = Rc::clone(&facts);
+        KNOWN.with_borrow_mut(|known| known.insert(pattern.into(), remembered));
     }
     facts
 }
 
 /// Reads a regex, where that does not take too much.
-fn read(pattern: &str) -> (Facts, Option<Hir>) {
+fn read(pattern: &str) -> Facts {
     if pattern.len() > TEXT_BYTES_MAX {
-        return (Facts::refused(RegexFault::Syntax, 0), None);
+        return Facts::refused(RegexFault::Syntax, 0);
     }
     #[cfg(test)]
     READS.with(|reads| reads.set(reads.get() + 1));
     let text = RegexText::new(pattern);
     let read = text.and_then(|text| Ok((text.read(READ_STEPS_MAX)?, text.steps())));
     match read {
-        Ok((hir, steps)) => (Facts::of(pattern, &hir, steps), Some(hir)),
-        Err(fault) => (Facts::refused(fault, pattern.len()), None),
+        Ok((hir, steps)) => Facts::of(pattern, &hir, steps),
+        Err(fault) => Facts::refused(fault, pattern.len()),
     }
 }
 
@@ -274,7 +259,8 @@ impl Facts {
             bytes: program.saturating_add(fixed + class_bytes(hir)),
             instructions,
             start: start.into(),
-            groups: OnceCell::new(),
+            groups: (instructions <= INSTRUCTIONS_MAX)
+                .then(|| hir.properties().explicit_captures_len()),
         }
     }
 
@@ -285,7 +271,7 @@ impl Facts {
             bytes: 0,
             instructions: 0,
             start: Box::default(),
-            groups: OnceCell::from(None),
+            groups: None,
         }
     }
 
@@ -398,14 +384,6 @@ fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>
     }
 }
 
-/// The number of groups of a regex that compiles within [`BYTES_MAX`].
-fn compile(hir: &Hir) -> Option<usize> {
-    let config = Config::new().nfa_size_limit(Some(BYTES_MAX));
-    let nfa = Compiler::new().configure(config).build_from_hir(hir).ok()?;
-    let groups = nfa.group_info().group_len(PatternID::ZERO);
-    Some(groups.saturating_sub(1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
@@ -417,7 +395,7 @@ mod tests {
     fn what_needs_backtracking_is_no_regex() {
         assert!(compiles("/v[0-9]+/.*"));
         assert!(!compiles("(?=a)") && !compiles("(a)\\1") && !compiles("("));
-        assert!(!compiles("/(\\w{500}){500}"));
+        assert!(compiles("/\\w{500}") && !compiles("/(\\w{500}){500}"));
         assert_eq!(groups("/(a)(?:b)(c)"), Some(2));
     }
 
@@ -502,23 +480,22 @@ mod tests {
     }
 
     #[test]
-    fn a_regex_is_read_once_to_weigh_it_and_once_to_compile_it() {
+    fn a_regex_is_read_once() {
         let before = READS.get();
         for _ in 0..3 {
             rows(["(?i)/once/(a)"; 2].into_iter());
             assert!(has_groups_followed("(?i)/once/(a)"));
             assert_eq!(literal_start("(?i)/once/(a)"), "/");
         }
-        assert_eq!(READS.get(), before + 1);
         for _ in 0..3 {
             assert!(compiles("(?i)/once/(a)") && groups("(?i)/once/(a)") == Some(1));
         }
-        assert_eq!(READS.get(), before + 2);
+        assert_eq!(READS.get(), before + 1);
         for _ in 0..3 {
             assert!(compiles("/other") && !compiles("/other("));
             rows(["/other", "/other("].into_iter());
         }
-        assert_eq!(READS.get(), before + 4);
+        assert_eq!(READS.get(), before + 3);
     }
 
     #[test]
