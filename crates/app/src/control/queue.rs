@@ -22,6 +22,10 @@ use super::marks::{Marks, Positions};
 /// queue may exceed it by one batch of a source.
 pub(super) const QUEUE_CHANGES_MAX: usize = 32_768;
 
+/// How many namespaces go alone before the one that has stood in line the longest, however many
+/// changes that one has.
+const PASSED_MAX: u8 = 3;
+
 /// How much is translated at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
@@ -90,6 +94,9 @@ pub(super) struct Queue {
     marks: Marks,
     /// Whether one goes alone next, if any does.
     is_alone_next: bool,
+    /// How many have gone alone one after the other that had fewer changes than the one that has
+    /// stood in line the longest.
+    passed: u8,
     /// Whether all that waits goes as if nobody owed anything.
     is_hurried: bool,
     /// How long namespaces were deferred that go now.
@@ -153,6 +160,7 @@ impl Queue {
             debts: Debts::new(fairness.control_share, fairness.operators),
             marks: Marks::default(),
             is_alone_next: false,
+            passed: 0,
             is_hurried: false,
             waited: Duration::ZERO,
         }
@@ -400,11 +408,15 @@ impl Queue {
     }
 
     /// Takes the namespace out of its line that goes alone next: the one with the fewest changes
-    /// since it waits, for who changes most is the likeliest to be costly.
+    /// since it waits, for who changes most is the likeliest to be costly, and among equals the
+    /// one that has stood there longest. No more than [`PASSED_MAX`] pass that one by.
     fn next_alone(&mut self) -> Option<Box<str>> {
         let pushed = |namespace: &str| self.namespaces.get(namespace).map(|lane| lane.pushed);
         let alone = self.alone.iter().enumerate();
+        // The first of equals, and the line is in the order of standing in it.
         let (at, _) = alone.min_by_key(|(_, namespace)| pushed(namespace))?;
+        let at = if self.passed < PASSED_MAX { at } else { 0 };
+        self.passed = if at == 0 { 0 } else { self.passed + 1 };
         self.alone.remove(at)
     }
 

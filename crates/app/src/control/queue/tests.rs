@@ -11,7 +11,7 @@ use myriad_translate::Engine;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Fairness, Queue, Shares};
+use super::{Fairness, Queue, Shares, Turn};
 
 fn ingress(namespace: &str, number: usize, service: &str) -> Object {
     let value = json!({
@@ -129,6 +129,39 @@ fn the_wait_is_that_of_the_oldest_change_in_the_cut() {
     assert_eq!(queue.cut(later).since, now);
     queue.push(put("c", 0..1), later);
     assert_eq!(queue.cut(later).since, later);
+}
+
+#[test]
+fn among_those_who_go_alone_the_oldest_is_first_and_nobody_starves() {
+    let mut queue = queue();
+    let now = clock::now();
+    let alone = |queue: &mut Queue, namespace: &str, changes: usize| {
+        queue.push(put(namespace, 0..changes), now);
+        assert!(queue.leave_line(namespace));
+        queue.stand(namespace.into(), Turn::Alone, now);
+    };
+    for namespace in ["c", "a", "b"] {
+        alone(&mut queue, namespace, 2);
+    }
+    for oldest in ["c", "a", "b"] {
+        assert_eq!(queue.next_alone().as_deref(), Some(oldest));
+    }
+    alone(&mut queue, "busy", 50);
+    let mut order = Vec::new();
+    for number in 0..8 {
+        let namespace = format!("n{number}");
+        alone(&mut queue, &namespace, 1);
+        order.push(
+            queue
+                .next_alone()
+                .expect("some stand in line")
+                .into_string(),
+        );
+        if order.ends_with(&["busy".to_owned()]) {
+            break;
+        }
+    }
+    assert_eq!(order, ["n0", "n1", "n2", "busy"]);
 }
 
 /// A step of a random tenant.
