@@ -204,6 +204,23 @@ impl KnownField {
         }
     }
 
+    /// Whether the field tells how a request came, from whom and as which: what the proxy knows, and
+    /// a service that is asked about the request does not.
+    pub fn tells_of_way(self) -> bool {
+        matches!(
+            self,
+            KnownField::RequestId
+                | KnownField::ForwardedFor
+                | KnownField::ForwardedProto
+                | KnownField::ForwardedHost
+                | KnownField::ForwardedPort
+                | KnownField::ForwardedClientCert
+                | KnownField::RealIp
+                | KnownField::Forwarded
+                | KnownField::OtherForwarded
+        )
+    }
+
     /// Whether the field belongs to one connection and is never passed on as it is (RFC 9110,
     /// section 7.6.1).
     pub fn is_hop_by_hop(self) -> bool {

@@ -5,7 +5,7 @@ use myriad_base::clock;
 use myriad_model::{HttpCheck, NameMatch, PathReading, Provider};
 use prost::Message as _;
 
-use super::client;
+use super::{client, hops};
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::{self, EndpointHead};
@@ -33,8 +33,13 @@ pub type OwnedHeader = (Box<str>, Box<[u8]>);
 pub enum Question {
     /// The head, but for its length and end.
     Http(Buffer),
-    /// The message.
-    Grpc(Box<envoy::CheckRequest>),
+    /// A call of gRPC.
+    Grpc {
+        /// The message.
+        message: Box<envoy::CheckRequest>,
+        /// The gateways that the request has passed, which the call tells as the request would.
+        passed: Option<Box<[u8]>>,
+    },
 }
 
 /// An answer, whatever protocol it came by.
@@ -96,11 +101,12 @@ pub struct RefusalResponse {
     pub body: Box<[u8]>,
 }
 
-/// Writes the question of a request, as far as its head goes.
+/// Writes the question of a request, as far as its head goes. `is_hop` is whether it tells that
+/// the request passed a gateway.
 pub fn question(
     provider: &Provider,
     visit: &DownstreamConnection,
-    head: &Head<'_>,
+    (head, is_hop): (&Head<'_>, bool),
     trusted_hops: usize,
 ) -> Question {
     use myriad_model::CheckProtocol;
@@ -109,13 +115,15 @@ pub fn question(
     match &provider.protocol {
         CheckProtocol::Http(check) => {
             let mut out = Buffer::for_head();
-            let head = (head, may_tell);
-            write_head(check, &provider.authority, head, &came_by, &mut out);
+            let told = (head, may_tell, is_hop);
+            write_head(check, &provider.authority, told, &came_by, &mut out);
             Question::Http(out)
         }
         // Nobody asks a processor whether a request may pass.
         CheckProtocol::Grpc | CheckProtocol::Process(_) => {
-            Question::Grpc(Box::new(check_request(visit, (head, may_tell), &came_by)))
+            let message = Box::new(check_request(visit, (head, may_tell), &came_by));
+            let passed = is_hop.then(|| hops::told(head).concat().into());
+            Question::Grpc { message, passed }
         }
     }
 }
@@ -130,16 +138,23 @@ pub fn write(question: Question, provider: &Provider, body: &[u8]) -> Buffer {
             out.append(body);
             out
         }
-        Question::Grpc(mut request) => {
-            put_body(&mut request, provider, body);
-            let message = request.encode_to_vec();
+        Question::Grpc {
+            mut message,
+            passed,
+        } => {
+            put_body(&mut message, provider, body);
+            let message = message.encode_to_vec();
             let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
             let mut out = Buffer::for_head();
             out.append_str("POST ");
             out.append_str(GRPC_PATH);
             out.append_str(" HTTP/1.1\r\nhost: ");
             out.append_str(&provider.authority);
-            out.append_str("\r\ncontent-type: application/grpc\r\nte: trailers\r\n\r\n");
+            out.append_str("\r\ncontent-type: application/grpc\r\nte: trailers\r\n");
+            if let Some(passed) = passed {
+                put(hops::FIELD, &passed, &mut out);
+            }
+            out.append(b"\r\n");
             out.append(&[0]);
             out.append(&length.to_be_bytes());
             out.append(&message);
@@ -241,7 +256,7 @@ fn came_by(visit: &DownstreamConnection, head: &Head<'_>, trusted_hops: usize) -
 fn write_head(
     check: &HttpCheck,
     authority: &str,
-    (head, may_tell): (&Head<'_>, bool),
+    (head, may_tell, is_hop): (&Head<'_>, bool, bool),
     came_by: &str,
     out: &mut Buffer,
 ) {
@@ -259,27 +274,33 @@ fn write_head(
         authority => authority,
     });
     out.append(b"\r\n");
-    let mut put = |name: &str, value: &[u8]| {
-        out.append_str(name);
-        out.append(b": ");
-        out.append(value);
-        out.append(b"\r\n");
-    };
-    let is_replaced = |name: &str| check.additional.iter().any(|(known, _)| **known == *name);
-    for field in told_fields(head, may_tell) {
+    let additional = check.additional.iter();
+    let additional = additional.filter(|(name, _)| may_change(name));
+    let is_replaced = |name: &str| additional.clone().any(|(known, _)| **known == *name);
+    for field in told_fields(head, may_tell, is_hop) {
         let name = field.name.to_ascii_lowercase();
         let is_told = name == "authorization" || check.request.iter().any(|it| it.is_met(&name));
         if is_told && !is_replaced(&name) {
-            put(&name, field.value);
+            put(&name, field.value, out);
         }
     }
     let forwarded = check.request.iter().any(|it| it.is_met("x-forwarded-for"));
     if forwarded && !is_replaced("x-forwarded-for") {
-        put("x-forwarded-for", came_by.as_bytes());
+        put("x-forwarded-for", came_by.as_bytes(), out);
     }
-    for (name, value) in &check.additional {
-        put(name, value.as_bytes());
+    if is_hop {
+        put(hops::FIELD, &hops::told(head).concat(), out);
     }
+    for (name, value) in additional {
+        put(name, value.as_bytes(), out);
+    }
+}
+
+fn put(name: &str, value: &[u8], out: &mut Buffer) {
+    out.append_str(name);
+    out.append(b": ");
+    out.append(value);
+    out.append(b"\r\n");
 }
 
 /// The path that providers are told, as Istio's are: whoever compares it need not undo escapes of
@@ -288,10 +309,12 @@ fn told_path<'a>(head: &'a Head<'_>) -> &'a str {
     head.read(PathReading::Base).unwrap_or(&head.path)
 }
 
-/// The fields that providers may be told. `may_tell` is whether the sender may say how it came.
+/// The fields that providers may be told. `may_tell` is whether the sender may say how it came, and
+/// `is_hop` whether the gateways that it passed are told apart.
 pub(super) fn told_fields<'a, 'h>(
     head: &'a Head<'h>,
     may_tell: bool,
+    is_hop: bool,
 ) -> impl Iterator<Item = &'a Field<'h>> {
     head.fields.iter().filter(move |field| {
         let is_own = matches!(
@@ -303,7 +326,8 @@ pub(super) fn told_fields<'a, 'h>(
                 | KnownField::Proxy
         );
         let is_claimed = field.known == KnownField::OtherForwarded && !may_tell;
-        !is_own && !is_claimed && !field.known.is_hop_by_hop()
+        let is_joined = field.known == KnownField::CdnLoop && is_hop;
+        !is_own && !is_claimed && !is_joined && !field.known.is_hop_by_hop()
     })
 }
 
@@ -343,7 +367,7 @@ fn check_request(
     ];
     let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value));
     http.headers.extend(pseudo);
-    for field in told_fields(head, may_tell) {
+    for field in told_fields(head, may_tell, false) {
         let value = String::from_utf8_lossy(field.value);
         let known = http.headers.entry(field.name.to_ascii_lowercase());
         let known = known.or_default();
@@ -520,11 +544,15 @@ pub fn is_sendable(name: &str, value: &[u8]) -> bool {
 
 /// Whether a provider has a say in a field of the request: not in how it is framed and led, and
 /// whether that is in a circle.
-fn may_change(name: &str) -> bool {
+pub(super) fn may_change(name: &str) -> bool {
     let known = KnownField::of(name);
     let is_own = matches!(
         known,
-        KnownField::ContentLength | KnownField::Host | KnownField::CdnLoop
+        KnownField::ContentLength
+            | KnownField::Host
+            | KnownField::CdnLoop
+            | KnownField::Expect
+            | KnownField::Proxy
     );
     !is_own && !known.is_hop_by_hop()
 }

@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use myriad_model::Inquiry;
 use myriad_model::variables::{Piece, Variable, pieces};
 
-use super::check::{Answered, CheckChanges, OwnedHeader, is_sendable, told_fields};
+use super::check::{Answered, CheckChanges, OwnedHeader, is_sendable, may_change, told_fields};
+use super::hops;
 use crate::codec::buffer::Buffer;
 use crate::codec::client::ClientAddress;
 use crate::codec::field::{Field, KnownField, is_read_as};
@@ -90,11 +91,12 @@ pub fn filled_url(text: &str, facts: Facts<'_, '_>) -> Option<String> {
 }
 
 /// Writes the question of a request, which goes to this authority; none where it cannot be asked.
-/// `id` is what the endpoint gets as the id of the request.
+/// `id` is what the endpoint gets as the id of the request, and `is_hop` is whether it is told that
+/// the request passed a gateway.
 pub fn question(
     inquiry: &Inquiry,
     authority: &str,
-    facts: Facts<'_, '_>,
+    (facts, is_hop): (Facts<'_, '_>, bool),
     id: Option<&RequestId>,
 ) -> Option<Buffer> {
     let head = facts.head;
@@ -108,9 +110,9 @@ pub fn question(
     out.append(b"\r\n");
     let is_said = |name: &str| {
         let mut said = inquiry.fields.iter();
-        said.any(|(known, _)| is_read_as(name, known))
+        said.any(|(known, _)| is_read_as(name, known) && may_change(known))
     };
-    for field in told_fields(head, facts.may_tell) {
+    for field in told_fields(head, facts.may_tell, is_hop) {
         if !is_own(field, facts.may_tell) && !is_said(field.name) {
             put(&mut out, field.name, field.value);
         }
@@ -131,10 +133,14 @@ pub fn question(
             put(&mut out, name, &value?);
         }
     }
+    if is_hop {
+        put(&mut out, hops::FIELD, &hops::told(head).concat());
+    }
     if let Some(id) = id.filter(|_| !is_said("x-request-id")) {
         put(&mut out, "x-request-id", id.text(&mut [0; 36]).as_bytes());
     }
-    for (name, value) in &inquiry.fields {
+    let said = inquiry.fields.iter().filter(|(name, _)| may_change(name));
+    for (name, value) in said {
         let value = filled(value, facts)?;
         if !value.is_empty() {
             put(&mut out, name, &value);
@@ -195,7 +201,8 @@ pub fn challenges(answered: &Answered) -> impl Iterator<Item = OwnedHeader> {
 }
 
 fn is_passed(inquiry: &Inquiry, name: &str) -> bool {
-    inquiry.passed.iter().any(|known| **known == *name)
+    let mut passed = inquiry.passed.iter();
+    passed.any(|known| **known == *name) && !KnownField::read_of(name).tells_of_way()
 }
 
 /// Whether a field would say how the request came, of which its sender has no say.

@@ -29,9 +29,9 @@ use crate::http::upstream::own::{Own, converse};
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::pattern::Budget;
-use crate::policy::authorize;
 use crate::policy::check::{self, Answered, CheckVerdict, Question};
 use crate::policy::token::KeptToken;
+use crate::policy::{authorize, hops};
 use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::tables::{Tables, upstream_hash};
@@ -327,7 +327,10 @@ async fn ask<P: Peer>(
     }
     // The question tells it once more.
     peer.hold(body.beside + 2 * body.memory(), 0);
-    let question = check::question(provider, visit, head, worker.local.trusted_hops);
+    let hops_max = worker.local.limits.loop_hops_max;
+    let is_hop = hops::admit(head, visit, hops_max).map_err(LocalReply::failed)?;
+    let told = (head, is_hop);
+    let question = check::question(provider, visit, told, worker.local.trusted_hops);
     let is_head = head.method == "HEAD";
     let asking = call(worker, question, provider, body, is_head);
     let answered = unless_gone(peer, asking).await;

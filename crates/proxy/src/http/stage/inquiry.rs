@@ -22,6 +22,7 @@ use crate::policy::answers::{self, AnswerKey};
 use crate::policy::check::{self, Answered, CheckChanges, OwnedHeader};
 use crate::policy::client;
 use crate::policy::cors::Additions;
+use crate::policy::hops;
 use crate::policy::inquiry::{self, Facts, InquiryVerdict, filled, filled_url};
 use crate::route::entry::RouteEntry;
 use crate::route::tables::upstream_hash;
@@ -61,6 +62,8 @@ pub(super) fn apply(
     let Some(inquiry) = asked(taken.route.policy, head, scene) else {
         return Ok(Flow::Continue);
     };
+    let hops_max = serving.worker.local.limits.loop_hops_max;
+    let is_hop = hops::admit(head, scene.visit, hops_max)?;
     take_place(taken, serving)?;
     let facts = facts(head, scene);
     let (worker, namespace) = (serving.worker, namespace(taken.entry));
@@ -72,7 +75,7 @@ pub(super) fn apply(
     let question = authority.as_deref().filter(|_| remembered.is_none());
     let question = question.and_then(|authority| {
         let id = serving.account.passed_id(worker);
-        inquiry::question(inquiry, authority, facts, id)
+        inquiry::question(inquiry, authority, (facts, is_hop), id)
     });
     let may_be_led = remembered.as_ref().is_none_or(|it| it.status == 401);
     let signin = Some(&inquiry.signin).filter(|it| may_be_led && !it.is_empty());

@@ -47,7 +47,7 @@ fn over_http() -> Provider {
 fn asked(provider: &Provider) -> Vec<u8> {
     let head = head::parse(REQUEST.as_bytes(), &Limits::default()).unwrap();
     let visit = DownstreamConnection::new("http".into(), ([192, 0, 2, 7], 4711).into(), 80);
-    let question = question(provider, &visit, &head, 0);
+    let question = question(provider, &visit, (&head, false), 0);
     write(question, provider, b"body").filled().to_vec()
 }
 
@@ -73,6 +73,33 @@ fn a_question_over_http_is_the_request_with_what_was_chosen_of_it() {
         "POST /check/a?b=c HTTP/1.1\r\nhost: h.example\r\nx-let-in: yes\r\nauthorization: t\r\n\
          x-forwarded-for: 192.0.2.7\r\nx-from: gateway\r\ncontent-length: 4\r\n\r\nbody"
     );
+}
+
+#[test]
+fn a_question_tells_of_the_gateway_as_the_request_does() {
+    let text = REQUEST.replace("X-Other: no", "CDN-Loop: other");
+    let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let visit = DownstreamConnection::new("http".into(), ([192, 0, 2, 7], 4711).into(), 80);
+    let forging = HttpCheck {
+        request: [NameMatch::Start("".into())].into(),
+        additional: [
+            ("cdn-loop".into(), "none".into()),
+            ("content-length".into(), "0".into()),
+        ]
+        .into(),
+        ..HttpCheck::default()
+    };
+    for protocol in [CheckProtocol::Http(Box::new(forging)), CheckProtocol::Grpc] {
+        let provider = provider(protocol);
+        let asked = question(&provider, &visit, (&head, true), 0);
+        let asked = write(asked, &provider, b"body").filled().to_vec();
+        let end = memchr::memmem::find(&asked, b"\r\n\r\n").unwrap();
+        let asked = std::str::from_utf8(&asked[..end]).unwrap();
+        let of = |name: &str| asked.lines().filter(|it| it.starts_with(name)).count();
+        assert!(asked.contains("\r\ncdn-loop: other, myriad"), "{asked}");
+        assert_eq!(of("cdn-loop"), 1, "{asked}");
+        assert!(of("content-length") <= 1, "{asked}");
+    }
 }
 
 #[test]

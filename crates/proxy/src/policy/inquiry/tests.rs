@@ -69,7 +69,9 @@ fn variables_stand_for_parts_of_a_request() {
 }
 
 fn asked(inquiry: &Inquiry) -> String {
-    let asked = with_facts(REQUEST, |facts| question(inquiry, "auth", facts, None));
+    let asked = with_facts(REQUEST, |facts| {
+        question(inquiry, "auth", (facts, false), None)
+    });
     String::from_utf8(asked.unwrap().filled().to_vec()).unwrap()
 }
 
@@ -115,7 +117,58 @@ fn fields_of_its_own_go_before_those_of_clients_and_of_the_proxy() {
         target: "/$http_x_a".into(),
         ..inquiry()
     };
-    assert!(with_facts(REQUEST, |it| question(&split, "auth", it, None)).is_none());
+    assert!(with_facts(REQUEST, |it| question(&split, "auth", (it, false), None)).is_none());
+}
+
+#[test]
+fn a_question_tells_of_the_gateway_as_the_request_does() {
+    let sent = "GET / HTTP/1.1\r\nHost: a\r\nCDN-Loop: other\r\nX-A: 1\r\nCDN-Loop: b\r\n\r\n";
+    let forging = Inquiry {
+        fields: [
+            ("cdn-loop".into(), "none".into()),
+            ("expect".into(), "100-continue".into()),
+            ("transfer-encoding".into(), "chunked".into()),
+        ]
+        .into(),
+        ..inquiry()
+    };
+    for (is_hop, wanted) in [(true, "other, b, myriad"), (false, "other b")] {
+        let asked = with_facts(sent, |it| question(&forging, "auth", (it, is_hop), None));
+        let asked = String::from_utf8(asked.unwrap().filled().to_vec()).unwrap();
+        let lower = asked.to_ascii_lowercase();
+        let lines = lower.lines().filter_map(|it| it.strip_prefix("cdn-loop: "));
+        assert_eq!(lines.collect::<Vec<&str>>().join(" "), wanted, "{asked}");
+        assert!(!lower.contains("expect") && !lower.contains("transfer-encoding"));
+    }
+}
+
+#[test]
+fn no_answer_says_how_a_request_came() {
+    let names = [
+        "x-forwarded-for",
+        "x-real-ip",
+        "ssl-client-verify",
+        "x-request-id",
+    ];
+    let honest = ["x-auth-request-user", "x-forwarded-user", "authorization"];
+    let all = names.iter().chain(&honest);
+    let answered = Answered {
+        status: 200,
+        fields: all
+            .clone()
+            .map(|it| ((*it).into(), (*b"1").into()))
+            .collect(),
+        body: Vec::new(),
+    };
+    let trusting = Inquiry {
+        passed: all.map(|it| (*it).into()).collect(),
+        ..inquiry()
+    };
+    let InquiryVerdict::Pass(changes) = verdict(&trusting, &answered) else {
+        panic!("200 lets pass");
+    };
+    let set: Vec<&str> = changes.set.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(set, honest);
 }
 
 #[test]

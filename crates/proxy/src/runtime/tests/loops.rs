@@ -5,9 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use myriad_base::task;
-use myriad_model::{HeaderEdit, HeaderEdits, Mirror, Share};
+use myriad_model::{
+    AccessAction, AccessCheck, AccessPolicy, AccessRule, Authorize, HeaderEdit, HeaderEdits,
+    Inquiry, Mirror, Share, Value,
+};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::checks::over_http;
 use super::world::{Backend, PATIENCE, World, header, route, with_policy};
 use crate::limits::Limits;
 
@@ -56,6 +60,64 @@ async fn a_request_that_is_led_in_a_circle_ends() {
     );
     let hops = Limits::default().loop_hops_max;
     assert_eq!(taken.load(Ordering::SeqCst), hops);
+    world.counts("reason=\"loop_detected\"} 1\n").await;
+}
+
+#[tokio::test]
+async fn a_question_that_is_led_in_a_circle_ends() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    let (address, taken) = balancer(&world).await;
+    world.put_upstream("u", &[backend.address]);
+    world.put_upstream("auth", &[address]);
+    let inquiry = Inquiry {
+        upstream: "auth".into(),
+        method: "GET".into(),
+        authority: "a.example".into(),
+        target: "/".into(),
+        redirect: "$request_uri".into(),
+        fields: [("cdn-loop".into(), "none".into())].into(),
+        timeout: PATIENCE,
+        passed: ["cdn-loop".into()].into(),
+        signin: Box::default(),
+        always_sets_cookies: false,
+        memory: None,
+    };
+    let asked = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.inquiry = Some(Box::new(inquiry));
+    });
+    world.put_route("r", asked);
+    let response = world.ask(GET).await;
+    assert!(response.starts_with("HTTP/1.1 500 "), "{response}");
+    let hops = Limits::default().loop_hops_max;
+    assert_eq!(taken.load(Ordering::SeqCst), hops);
+    assert_eq!(backend.requests(), 0);
+    world.counts("reason=\"loop_detected\"} 1\n").await;
+}
+
+#[tokio::test]
+async fn a_question_to_a_provider_that_is_led_in_a_circle_ends() {
+    let backend = Backend::saying("hello").await;
+    let mut world = World::start();
+    let (address, taken) = balancer(&world).await;
+    world.put_upstream("u", &[backend.address]);
+    world.put_upstream("check", &[address]);
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put("p", Value::Provider(Box::new(over_http())));
+    let policy = AccessPolicy {
+        listeners: Default::default(),
+        check: AccessCheck::Authorize(Authorize {
+            action: AccessAction::Custom("p".into()),
+            is_dry_run: false,
+            rules: [AccessRule::default()].into(),
+        }),
+    };
+    world.put("g", Value::AccessPolicy(Box::new(policy)));
+    let response = world.ask(GET).await;
+    assert!(!response.starts_with("HTTP/1.1 200 "), "{response}");
+    let hops = Limits::default().loop_hops_max;
+    assert_eq!(taken.load(Ordering::SeqCst), hops);
+    assert_eq!(backend.requests(), 0);
     world.counts("reason=\"loop_detected\"} 1\n").await;
 }
 
