@@ -367,9 +367,12 @@ fn http_check(raw: &RawCheck) -> Result<HttpCheck, String> {
     let additional = raw.include_additional_headers_in_check.iter();
     let additional = additional.map(|(name, value)| {
         let is_text = value.bytes().all(|byte| byte >= b' ' && byte != 0x7f);
-        let name = name_of_header(name).filter(|_| is_text);
-        name.map(|name| (name, value.as_str().into()))
-            .ok_or_else(|| "includeAdditionalHeadersInCheck has no header".to_owned())
+        let known = name_of_header(name).filter(|name| is_text && !is_framing(name));
+        known
+            .map(|name| (name, value.as_str().into()))
+            .ok_or_else(|| {
+                format!("includeAdditionalHeadersInCheck has {name:?}, which is none to be told")
+            })
     });
     Ok(HttpCheck {
         path_prefix: prefix.trim_end_matches('/').into(),
@@ -379,6 +382,23 @@ fn http_check(raw: &RawCheck) -> Result<HttpCheck, String> {
         downstream_on_allow: names(&raw.headers_to_downstream_on_allow)?,
         downstream_on_deny: names(&raw.headers_to_downstream_on_deny)?,
     })
+}
+
+/// Whether a header, in lower case, frames a question or tells of gateways.
+fn is_framing(name: &str) -> bool {
+    let framing = [
+        "cdn-loop",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    framing.contains(&name)
 }
 
 /// Names with a `*` at one of their ends, as Istio has them.
@@ -459,6 +479,8 @@ mod tests {
             "    statusOnError: \"200\"\n",
             "    pathPrefix: check\n",
             "    headersToUpstreamOnAllow: ['a b']\n",
+            "    includeAdditionalHeadersInCheck: {Transfer-Encoding: chunked}\n",
+            "    includeAdditionalHeadersInCheck: {CDN-Loop: none}\n",
             "    misspelt: 1\n",
         ] {
             assert_eq!(with(rest).len(), 1, "{rest}");

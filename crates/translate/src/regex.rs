@@ -364,8 +364,8 @@ fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>
     /// Classes that all patterns share, which are not counted.
     static COMMON: LazyLock<Vec<Hir>> = LazyLock::new(|| {
         let written = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "."];
-        let read = written.iter().map(|class| regex_syntax::parse(class));
-        read.filter_map(Result::ok).collect()
+        let read = |class: &&str| regex_syntax::parse(class).ok();
+        written.iter().filter_map(read).collect()
     });
     match hir.kind() {
         HirKind::Class(Class::Unicode(class)) => {
@@ -387,8 +387,8 @@ fn add_classes<'a>(hir: &'a Hir, classes: &mut BTreeSet<&'a [ClassUnicodeRange]>
 #[cfg(test)]
 mod tests {
     use super::{
-        COSTLY, READ_STEPS_MAX, READS, Regexes, TEXT_BYTES_MAX, TooMany, UNREAD_ROWS, bytes,
-        compiles, groups, has_groups_followed, is_costly, literal_start, rows,
+        COSTLY, COSTLY_REMEDY, READ_STEPS_MAX, READS, Regexes, TEXT_BYTES_MAX, TooMany,
+        UNREAD_ROWS, bytes, compiles, groups, has_groups_followed, is_costly, literal_start, rows,
     };
 
     #[test]

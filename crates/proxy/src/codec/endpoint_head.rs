@@ -54,6 +54,20 @@ impl EndpointHead {
         }
     }
 
+    /// The value of its first field of a lower-case name.
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        match self {
+            EndpointHead::Http1(text) => {
+                let mut lines = text.filled().split(|byte| *byte == b'\n').skip(1);
+                let is_it = |line: &&[u8]| name_of(line).eq_ignore_ascii_case(name.as_bytes());
+                let line = lines.find(is_it)?;
+                let value = line.get(name.len() + 1..)?;
+                Some(value.trim_ascii())
+            }
+            EndpointHead::Http2(request) => Some(request.headers().get(name)?.as_bytes()),
+        }
+    }
+
     /// Makes it the head of a body of another length, which is known.
     pub fn set_length(&mut self, length: usize) {
         let mut place = [0; 20];

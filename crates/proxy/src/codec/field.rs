@@ -204,8 +204,8 @@ impl KnownField {
         }
     }
 
-    /// Whether the field tells how a request came, from whom and as which: what the proxy knows, and
-    /// a service that is asked about the request does not.
+    /// Whether the field tells how a request came, from whom and as which: what the proxy knows,
+    /// and a service that is asked about the request does not.
     pub fn tells_of_way(self) -> bool {
         matches!(
             self,

@@ -13,7 +13,7 @@ use super::check::{Answered, CheckChanges, OwnedHeader, is_sendable, may_change,
 use super::hops;
 use crate::codec::buffer::Buffer;
 use crate::codec::client::ClientAddress;
-use crate::codec::field::{Field, KnownField, is_read_as};
+use crate::codec::field::{Field, KnownField, is_read_as, tells_of_certificate};
 use crate::codec::head::Head;
 use crate::route::condition::cookie;
 use crate::telemetry::request_id::RequestId;
@@ -110,7 +110,7 @@ pub fn question(
     out.append(b"\r\n");
     let is_said = |name: &str| {
         let mut said = inquiry.fields.iter();
-        said.any(|(known, _)| is_read_as(name, known) && may_change(known))
+        said.any(|(known, _)| is_read_as(name, known) && may_be_said(known))
     };
     for field in told_fields(head, facts.may_tell, is_hop) {
         if !is_own(field, facts.may_tell) && !is_said(field.name) {
@@ -139,7 +139,7 @@ pub fn question(
     if let Some(id) = id.filter(|_| !is_said("x-request-id")) {
         put(&mut out, "x-request-id", id.text(&mut [0; 36]).as_bytes());
     }
-    let said = inquiry.fields.iter().filter(|(name, _)| may_change(name));
+    let said = inquiry.fields.iter().filter(|(name, _)| may_be_said(name));
     for (name, value) in said {
         let value = filled(value, facts)?;
         if !value.is_empty() {
@@ -203,6 +203,19 @@ pub fn challenges(answered: &Answered) -> impl Iterator<Item = OwnedHeader> {
 fn is_passed(inquiry: &Inquiry, name: &str) -> bool {
     let mut passed = inquiry.passed.iter();
     passed.any(|known| **known == *name) && !KnownField::read_of(name).tells_of_way()
+}
+
+/// Whether a service may be told a field in place of the proxy's: not how the question is framed,
+/// nor whom the request comes from.
+fn may_be_said(name: &str) -> bool {
+    let is_of_client = matches!(
+        KnownField::read_of(name),
+        KnownField::ForwardedFor
+            | KnownField::ForwardedClientCert
+            | KnownField::RealIp
+            | KnownField::Forwarded
+    );
+    may_change(name) && !is_of_client && !tells_of_certificate(name)
 }
 
 /// Whether a field would say how the request came, of which its sender has no say.

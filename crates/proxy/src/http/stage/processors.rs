@@ -34,6 +34,7 @@ use crate::http::upstream::retry::{self, ExchangeOutcome};
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::policy::check::edit_head;
+use crate::policy::hops;
 use crate::policy::process::{self, Mutation, Part, Reply, envoy};
 use crate::telemetry::count::Count;
 use crate::upstream::h2_connection::H2Stream;
@@ -144,7 +145,7 @@ async fn begin<P: Peer>(
     peer.hold(body.beside + 3 * body.memory(), 0);
     let mut talk = None;
     let told = async {
-        let mut opened = Conversation::open(worker, sealed, provider).await?;
+        let mut opened = Conversation::open(worker, sealed, provider, plan).await?;
         let head = process::request_head(&plan.head, plan.scheme, !has_body);
         let has = |name: &str| plan.head.has(name);
         let first = opened.ask(&head, Part::RequestHead, has).await?;
@@ -217,11 +218,13 @@ fn frame(plan: &mut Forward, body: &Body, replaced: Option<Bytes>) {
 }
 
 impl Conversation {
-    /// Begins a stream; none where the processor is down.
+    /// Begins a stream, which tells of the gateways as the request of a plan does; none where the
+    /// processor is down.
     async fn open(
         worker: &Rc<Worker>,
         sealed: &SealedArc,
         provider: &Provider,
+        accompanied: &Forward,
     ) -> Option<Conversation> {
         let host = provider.authority.split(':').next();
         let own = Own {
@@ -237,7 +240,7 @@ impl Conversation {
         }
         let opening = tokio::time::timeout(provider.timeout, retry::open_stream(worker, &plan));
         let (stream, flight) = opening.await.ok()?.ok()?;
-        let request = http::Request::builder()
+        let mut request = http::Request::builder()
             .method("POST")
             .version(http::Version::HTTP_2)
             .uri(format!(
@@ -246,9 +249,11 @@ impl Conversation {
                 process::GRPC_PATH
             ))
             .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(())
-            .ok()?;
+            .header("te", "trailers");
+        if let Some(passed) = accompanied.head.value(hops::FIELD) {
+            request = request.header(hops::FIELD, passed);
+        }
+        let request = request.body(()).ok()?;
         let ready = tokio::time::timeout(provider.timeout, stream.send.clone().ready());
         let mut send = ready.await.ok()?.ok()?;
         let (response, sending) = send.send_request(request, false).ok()?;

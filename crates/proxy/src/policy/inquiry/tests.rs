@@ -94,6 +94,7 @@ fn fields_of_its_own_go_before_those_of_clients_and_of_the_proxy() {
         fields: [
             ("x-a".into(), "$host".into()),
             ("authorization".into(), "".into()),
+            ("x-original-method".into(), "none".into()),
             ("x-real-ip".into(), "none".into()),
         ]
         .into(),
@@ -107,11 +108,12 @@ fn fields_of_its_own_go_before_those_of_clients_and_of_the_proxy() {
         (
             lines("X-A"),
             lines("x-a: a.example"),
-            lines("x-real-ip: none")
+            lines("x-original-method: none")
         ),
         (0, 1, 1)
     );
-    assert_eq!(lines("x-real-ip"), 1);
+    assert_eq!((lines("x-original-method"), lines("x-real-ip")), (1, 1));
+    assert_eq!(lines("x-real-ip: none"), 0);
     // A blank in what a client chooses would split the line of the request.
     let split = Inquiry {
         target: "/$http_x_a".into(),

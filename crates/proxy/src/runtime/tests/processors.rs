@@ -80,6 +80,7 @@ fn mode(told: &ProcessingPart) -> Option<String> {
 async fn process(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
     let path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
     assert_eq!(request.uri().path(), path);
+    assert_eq!(request.headers()["cdn-loop"], "myriad");
     let mut send = respond.send_response(Response::new(()), false).unwrap();
     let mut stream = request.into_body();
     let (mut arrived, mut known) = (Vec::new(), String::new());

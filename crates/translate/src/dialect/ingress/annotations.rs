@@ -14,6 +14,7 @@ mod hosts;
 mod inquiry;
 mod limits;
 mod options;
+pub(super) mod owned;
 mod redirects;
 mod restricting;
 mod settled;

@@ -7,27 +7,11 @@ use myriad_api::config_map::HeaderFields;
 use myriad_api::{ConfigMap, Finding, Object, ObjectKind, Severity};
 use myriad_model::{HeaderEdit, HeaderEdits, is_token};
 
+use super::annotations::owned::is_framing;
 use super::annotations::{self, Defaults, Options, values};
 use super::facts::IngressFact;
 use super::opened::Opened;
 use crate::engine::Reader;
-
-/// Fields that frame a message or belong to a connection, in lower case: they are the proxy's.
-const FRAMING: [&str; 13] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-connection",
-    "status",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// The field that has an annotation of its own, which knows where browsers may be told.
 const HSTS: &str = "strict-transport-security";
@@ -125,7 +109,7 @@ fn read<'a>(
         let lower = name.to_ascii_lowercase().into_boxed_str();
         let why = match value {
             _ if !is_token(name) => Some("is no name of a header"),
-            _ if FRAMING.contains(&&*lower) => Some("is a header that the proxy alone sets"),
+            _ if is_framing(&lower) => Some("is a header that the proxy alone sets"),
             _ if *lower == *HSTS => Some("is what the annotation myriad.dev/hsts is for"),
             _ if !defaults.admits_header(&lower) => {
                 Some("is not in global-allowed-response-headers of the ConfigMap of ingress-nginx")
@@ -153,11 +137,6 @@ fn read<'a>(
     (edit, refused)
 }
 
-/// Whether a field, in lower case, frames a message or belongs to a connection.
-pub(super) fn is_framing(name: &str) -> bool {
-    FRAMING.contains(&name)
-}
-
 /// Whether nginx would put something else in place of a part of a value.
 fn has_variable(value: &str) -> bool {
     let starts = |rest: &str| rest.starts_with(|it: char| it.is_ascii_alphabetic() || it == '{');
@@ -168,7 +147,7 @@ fn has_variable(value: &str) -> bool {
 mod tests {
     use myriad_api::config_map::HeaderFields;
 
-    use super::{Defaults, FRAMING, read};
+    use super::{Defaults, read};
 
     fn refused(entries: &[(&str, Option<&str>)]) -> Vec<String> {
         let entries = entries.iter();
@@ -185,11 +164,16 @@ mod tests {
 
     #[test]
     fn what_frames_and_what_is_no_field_is_left_out() {
-        assert!(FRAMING.is_sorted());
-        for name in FRAMING
-            .iter()
-            .chain(&["Strict-Transport-Security", "X A", ":path", "", "é"])
-        {
+        for name in [
+            "connection",
+            "content-length",
+            "transfer-encoding",
+            "Strict-Transport-Security",
+            "X A",
+            ":path",
+            "",
+            "é",
+        ] {
             let upper = name.to_ascii_uppercase();
             let upper = upper.as_str();
             assert_eq!(refused(&[(upper, Some("1"))]), [upper]);

@@ -8,9 +8,10 @@ use myriad_api::config_map::HeaderFields;
 use myriad_api::{BackendPort, Finding, IngressBackend, ObjectKey, Severity};
 use myriad_model::{Host, Inquiry, Name, PathMatch, Policy, is_token, variables};
 
+use super::annotations::owned::is_of_client;
 use super::annotations::{AskedService, AskedUrl, Blocked, Defaults, INQUIRY_URL, Options, key_of};
 use super::claimant::Claimant;
-use super::headers::{self, is_framing};
+use super::headers;
 use super::paths;
 use super::serving::Serving;
 use super::table::{Table, has_rule};
@@ -254,7 +255,8 @@ impl Scene<'_, '_> {
             let message = format!(
                 "is told fields of ConfigMap {id}, whose entry {name:?} is none that can be told"
             );
-            let remedy = "write names and values of fields, with variables that are known";
+            let remedy = "write names and values of fields, with variables that are known, none of \
+                          the connection, of the client's address or of its certificate";
             (message, remedy)
         })?;
         for (name, value) in usual {
@@ -359,7 +361,7 @@ impl Told {
             let value = value.filter(|value| variables::are_known(value));
             let is_known = told.fields.iter().any(|(known, _)| *known == lower);
             let is_host = *lower == *"host";
-            let is_field = is_token(name) && !is_known && (is_host || !is_framing(&lower));
+            let is_field = is_token(name) && !is_known && (is_host || !is_of_client(&lower));
             let Some(value) = value.filter(|_| is_field) else {
                 return Err(name.to_string());
             };
@@ -434,6 +436,9 @@ mod tests {
             ("X-A", None),
             ("X-A", Some("$uri")),
             ("Content-Length", Some("1")),
+            ("CDN-Loop", Some("a")),
+            ("X-Forwarded-For", Some("192.0.2.1")),
+            ("SSL-Client-Verify", Some("SUCCESS")),
             ("Host", Some("")),
             ("Host", Some("$http_x")),
         ] {

@@ -7,6 +7,7 @@ use myriad_api::{Meta, Severity};
 use myriad_model::variables::{self, Piece, Variable, pieces};
 use myriad_model::{AnswerMemory, Host, Inquiry, Protocol, is_token};
 
+use super::owned::is_of_way;
 use super::sheet::Sheet;
 use super::{Blocked, Options, key_of, values};
 
@@ -45,20 +46,6 @@ const AGE_MAX_S: u64 = 30 * 86_400;
 /// The statuses that let pass or refuse and that services use.
 const ANY_STATUS: [u16; 6] = [200, 201, 202, 204, 401, 403];
 
-/// Fields that belong to the connection or frame a message, which no service has a say in.
-const FIXED: [&str; 10] = [
-    "connection",
-    "content-length",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
 /// The form of a URL, for findings.
 pub(super) const EXPECTED_URL: &str = "write such as \
     http://auth.sso.svc.cluster.local:4180/oauth2/auth, with no variables \
@@ -69,8 +56,8 @@ pub(super) const EXPECTED_LOCATION: &str = "write such as \
     https://$host/oauth2/start, with no variables but those of docs/ingress.md";
 
 /// The form of a list of fields.
-pub(super) const EXPECTED_FIELDS: &str =
-    "write at most 64 names separated by commas, none of them of the connection";
+pub(super) const EXPECTED_FIELDS: &str = "write at most 64 names separated by commas, none of \
+    them of the connection, and none that tells how or from whom a request came";
 
 /// The methods that there are.
 pub(super) const EXPECTED_METHOD: &str = "write GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS";
@@ -320,7 +307,7 @@ pub(super) fn method(text: &str) -> Option<Box<str>> {
 pub(super) fn fields(text: &str) -> Option<Box<[Box<str>]>> {
     let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
     let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
-    let is_field = |name: &String| is_token(name) && !FIXED.contains(&&**name);
+    let is_field = |name: &String| is_token(name) && !is_of_way(name);
     let is_list = names.len() <= Inquiry::FIELDS_MAX && names.iter().all(is_field);
     is_list.then(|| names.into_iter().map(Into::into).collect())
 }
@@ -530,10 +517,21 @@ mod tests {
 
     #[test]
     fn fields_of_the_connection_are_none_that_a_service_sets() {
-        let read = |text| fields(text).map(|all| all.join(" "));
+        let read = |text: &str| fields(text).map(|all| all.join(" "));
         assert_eq!(read("X-User, x-email,").as_deref(), Some("x-user x-email"));
         assert_eq!(read("").as_deref(), Some(""));
-        for text in ["Host", "x a", "X-A, Content-Length", &"x,".repeat(65)] {
+        let usual = "authorization x-auth-request-user x-auth-request-email set-cookie";
+        assert_eq!(read(&usual.replace(' ', ",")).as_deref(), Some(usual));
+        for text in [
+            "Host",
+            "x a",
+            "X-A, Content-Length",
+            "x-a, X-Forwarded-For",
+            "ssl-client-verify",
+            "CDN-Loop",
+            "x_real_ip",
+            &"x,".repeat(65),
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
         assert_eq!(config_map("a", "shop").as_deref(), Some("shop/a"));
