@@ -444,4 +444,10 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         setting: "--bound routes=0",
         sign: Sign::Look("look for wildcards with over 256 hosts of Gateways below them"),
     },
+    ChangedDefault {
+        line: "carry the entry of `CDN-Loop`",
+        change: "questions about requests that were led in a circle are not asked",
+        setting: "--limit loop_hops=0",
+        sign: Sign::Look("look for providers whose includeAdditionalHeadersInCheck names CDN-Loop"),
+    },
 ];

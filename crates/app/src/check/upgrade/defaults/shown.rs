@@ -208,6 +208,18 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         sign: Sign::Finding(&["--bound control-share"]),
     },
     ChangedDefault {
+        line: "steps to read, such as",
+        change: "regexes with classes that take much to read have no effect",
+        setting: "",
+        sign: Sign::Finding(&["steps to read"]),
+    },
+    ChangedDefault {
+        line: "claim a host in vain the 16 oldest",
+        change: "of many objects that claim a host in vain 16 have findings of their own",
+        setting: "",
+        sign: Sign::Finding(&["more objects without effect"]),
+    },
+    ChangedDefault {
         line: "Lists have bounds, with findings",
         change: "lists of names, labels and TLS settings have bounds",
         setting: "",
