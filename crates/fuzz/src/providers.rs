@@ -110,7 +110,7 @@ pub(crate) fn processor(bytes: &[u8]) -> bool {
 
 fn assert_verdict(verdict: CheckVerdict) -> bool {
     match verdict {
-        CheckVerdict::Unclear => return false,
+        CheckVerdict::Unclear | CheckVerdict::Looped => return false,
         CheckVerdict::Refuse(refusal) => assert_refusal(&refusal),
         CheckVerdict::Pass(changes) => assert_changes(&changes),
     }

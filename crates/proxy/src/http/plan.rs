@@ -22,6 +22,7 @@ use crate::failure::FailureKind;
 use crate::policy::check::OwnedHeader;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
+use crate::policy::hops;
 use crate::route::entry::RouteEntry;
 use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
@@ -144,8 +145,12 @@ impl Forward {
         self.has_body && (!self.mirrors.is_empty() || self.retry().is_some())
     }
 
-    /// Whether a page takes the place of an answer of this status.
+    /// Whether a page takes the place of an answer of this status. It never does for a request that
+    /// was led in a circle: a page that is led in it too would make each pass lead to two.
     pub fn is_replaced(&self, status: u16) -> bool {
+        if status == hops::LOOP_STATUS {
+            return false;
+        }
         let policy = self.policy().filter(|_| self.page_question.is_some());
         let pages = policy.and_then(|policy| policy.error_pages.as_deref());
         pages.is_some_and(|pages| pages.statuses.binary_search(&status).is_ok())

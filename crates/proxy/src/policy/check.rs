@@ -60,6 +60,9 @@ pub enum CheckVerdict {
     Pass(CheckChanges),
     /// It does not, and this is the response.
     Refuse(RefusalResponse),
+    /// The question was led in a circle, as the request would be: who fails open stays closed, or
+    /// each pass would ask and go on, and lead to two.
+    Looped,
     /// The answer is none.
     Unclear,
 }
@@ -166,6 +169,9 @@ pub fn write(question: Question, provider: &Provider, body: &[u8]) -> Buffer {
 /// The meaning of a provider's answer.
 pub fn verdict(provider: &Provider, answered: Answered) -> CheckVerdict {
     use myriad_model::CheckProtocol;
+    if answered.status == hops::LOOP_STATUS {
+        return CheckVerdict::Looped;
+    }
     match &provider.protocol {
         CheckProtocol::Http(check) => of_http(check, answered),
         CheckProtocol::Grpc => of_grpc(&answered).unwrap_or(CheckVerdict::Unclear),

@@ -21,6 +21,9 @@ const PASSED: &[u8] = b"myriad";
 /// The entry of a copy, which is not copied again.
 pub const COPY: &str = "myriad;copy=1";
 
+/// The status of the answer to a request that was led in a circle.
+pub const LOOP_STATUS: u16 = 508;
+
 /// The parameter in the entry of a copy.
 const IS_COPY: &[u8] = b"copy=1";
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use myriad_base::backoff::Waits;
 use myriad_model::{Retry, RetryConditions as Conditions};
 
+use super::hops;
 use crate::codec::field::Field;
 use crate::failure::FailureKind;
 use crate::random::rng::Rng;
@@ -66,7 +67,10 @@ pub fn is_repeated(rule: &Retry, event: Event<'_>) -> bool {
             own.has(any_end) || (is_unsent && own.has(Conditions::RESET_BEFORE_REQUEST))
         }
         // One that was led in a circle would be led through it again, each time as often.
-        Event::Response { status: 508, .. } => false,
+        Event::Response {
+            status: hops::LOOP_STATUS,
+            ..
+        } => false,
         Event::Response { status, fields } => {
             rule.statuses.binary_search(&status).is_ok()
                 || own.has(conditions_of_status(status))

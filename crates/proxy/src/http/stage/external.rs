@@ -348,6 +348,10 @@ async fn ask<P: Peer>(
             counts.add(Count::CheckRefused);
             Err(LocalReply::refused(refusal))
         }
+        CheckVerdict::Looped => {
+            counts.add(Count::CheckRefused);
+            Err(LocalReply::failed(FailureKind::LoopDetected))
+        }
         CheckVerdict::Unclear if provider.fail_open => {
             counts.add(Count::CheckFailedOpen);
             Ok(check::CheckChanges::default())

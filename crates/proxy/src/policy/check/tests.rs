@@ -144,6 +144,8 @@ fn only_200_lets_a_request_pass_over_http() {
             CheckVerdict::Unclear
         );
     }
+    let looped = verdict(&provider, answered(508, &[], b""));
+    assert_eq!(looped, CheckVerdict::Looped);
 }
 
 #[test]

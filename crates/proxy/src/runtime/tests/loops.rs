@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use myriad_base::task;
 use myriad_model::{
-    AccessAction, AccessCheck, AccessPolicy, AccessRule, Authorize, HeaderEdit, HeaderEdits,
-    Inquiry, Mirror, Share, Value,
+    AccessAction, AccessCheck, AccessPolicy, AccessRule, Authorize, ErrorPages, HeaderEdit,
+    HeaderEdits, Inquiry, Mirror, Provider, Share, Value,
 };
 use tokio::net::{TcpListener, TcpStream};
 
@@ -97,28 +97,54 @@ async fn a_question_that_is_led_in_a_circle_ends() {
 
 #[tokio::test]
 async fn a_question_to_a_provider_that_is_led_in_a_circle_ends() {
-    let backend = Backend::saying("hello").await;
+    // One that fails open would ask and go on at each pass.
+    for fail_open in [false, true] {
+        let mut world = World::start();
+        let (address, taken) = balancer(&world).await;
+        world.put_upstream("u", &[address]);
+        world.put_upstream("check", &[address]);
+        world.put_route("r", route("a.example", "/", "u"));
+        let provider = Provider {
+            fail_open,
+            ..over_http()
+        };
+        world.put("p", Value::Provider(Box::new(provider)));
+        let policy = AccessPolicy {
+            listeners: Default::default(),
+            check: AccessCheck::Authorize(Authorize {
+                action: AccessAction::Custom("p".into()),
+                is_dry_run: false,
+                rules: [AccessRule::default()].into(),
+            }),
+        };
+        world.put("g", Value::AccessPolicy(Box::new(policy)));
+        let response = world.ask(GET).await;
+        assert!(response.starts_with("HTTP/1.1 508 "), "{response}");
+        let hops = Limits::default().loop_hops_max;
+        assert_eq!(taken.load(Ordering::SeqCst), hops);
+        let ended = hops + 1;
+        let count = format!("reason=\"loop_detected\"}} {ended}\n");
+        world.counts(&count).await;
+    }
+}
+
+#[tokio::test]
+async fn no_page_takes_the_place_of_the_end_of_a_circle() {
     let mut world = World::start();
     let (address, taken) = balancer(&world).await;
-    world.put_upstream("u", &[backend.address]);
-    world.put_upstream("check", &[address]);
-    world.put_route("r", route("a.example", "/", "u"));
-    world.put("p", Value::Provider(Box::new(over_http())));
-    let policy = AccessPolicy {
-        listeners: Default::default(),
-        check: AccessCheck::Authorize(Authorize {
-            action: AccessAction::Custom("p".into()),
-            is_dry_run: false,
-            rules: [AccessRule::default()].into(),
-        }),
-    };
-    world.put("g", Value::AccessPolicy(Box::new(policy)));
+    world.put_upstream("u", &[address]);
+    let circle = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.error_pages = Some(Box::new(ErrorPages {
+            upstream: "u".into(),
+            statuses: [508].into(),
+            fields: Box::default(),
+        }));
+    });
+    world.put_route("r", circle);
     let response = world.ask(GET).await;
-    assert!(!response.starts_with("HTTP/1.1 200 "), "{response}");
+    assert!(response.starts_with("HTTP/1.1 508 "), "{response}");
     let hops = Limits::default().loop_hops_max;
     assert_eq!(taken.load(Ordering::SeqCst), hops);
-    assert_eq!(backend.requests(), 0);
-    world.counts("reason=\"loop_detected\"} 1\n").await;
 }
 
 #[tokio::test]
