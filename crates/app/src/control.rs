@@ -33,6 +33,9 @@ use crate::live::{Live, Root};
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
 const TICK_SECONDS_MAX: i64 = 60;
 
+/// The processor time of taking changes in after which a cut ends, a part of what makes it heavy.
+const TAKING_IN_MAX: Duration = Duration::from_millis(25);
+
 /// How often an idle loop lets its outlet try again what could not be taken.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -250,14 +253,21 @@ impl<O: Outlet> Control<O> {
         }
     }
 
+    /// Translates the next cut. What takes long to take in ends it, so that nobody waits for more.
     fn translate_cut(&mut self) {
-        let cut = self.queue.cut(clock::now());
+        let now = clock::unix_seconds();
+        let before = (self.processor_time)();
+        let (engine, processor_time) = (&mut self.engine, &self.processor_time);
+        let mut take_in = |change: &Change| {
+            engine.take_in(change.clone(), now);
+            processor_time().saturating_sub(before) < TAKING_IN_MAX
+        };
+        let cut = self.queue.cut_while(clock::now(), &mut take_in);
         self.advance(&cut.positions);
         let mut puts = cut.changes.iter();
         let put = puts.find(|change| matches!(change, Change::Put(_)));
         let object = put.map(|change| change.key().clone());
-        let before = (self.processor_time)();
-        self.translate(cut.changes, cut.since);
+        self.commit(&cut.changes, now, cut.since);
         let cost = (self.processor_time)().saturating_sub(before);
         self.charge(cut.holders, cost, object);
     }
@@ -284,6 +294,15 @@ impl<O: Outlet> Control<O> {
 
     /// Translates what came at `since` or later.
     fn translate(&mut self, changes: Vec<Change>, since: Instant) {
+        let now = clock::unix_seconds();
+        for change in &changes {
+            self.engine.take_in(change.clone(), now);
+        }
+        self.commit(&changes, now, since);
+    }
+
+    /// Translates these changes, which were taken in; the oldest came at `since`.
+    fn commit(&mut self, changes: &[Change], now: i64, since: Instant) {
         self.board.work().batches.inc();
         let keys = changes.iter().map(Change::key);
         let ingresses = keys.filter(|key| key.kind == ObjectKind::Ingress);
@@ -291,7 +310,7 @@ impl<O: Outlet> Control<O> {
         let pods = changes.iter().map(Change::key);
         let pods = pods.filter(|key| key.kind == ObjectKind::Pod && self.beside.knows(key.id()));
         let pods: Vec<Arc<str>> = pods.map(|key| key.id().clone()).collect();
-        let outcome = self.engine.apply(changes, clock::unix_seconds());
+        let outcome = self.engine.apply(Vec::new(), now);
         self.publish(outcome, since, ingresses);
         let mut former = pods
             .iter()

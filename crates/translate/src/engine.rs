@@ -239,6 +239,15 @@ impl Engine {
         self.run = run;
     }
 
+    /// Takes in one change at a time (seconds since the epoch), which the next [`Engine::apply`]
+    /// translates with its own.
+    pub fn take_in(&mut self, change: Change, now: i64) {
+        self.now = self.now.max(now);
+        let mut run = std::mem::take(&mut self.run);
+        self.admit(change, &mut run);
+        self.run = run;
+    }
+
     /// Applies one batch at a time (seconds since the epoch) and returns what it changed. Of
     /// several changes of one object the last one holds.
     pub fn apply(&mut self, changes: Vec<Change>, now: i64) -> Outcome {

@@ -239,9 +239,20 @@ impl Queue {
         self.marks.add(waiting, now, batch.positions);
     }
 
-    /// The next changes to translate: of each namespace in turn at most its share, or those of one
-    /// that goes alone.
+    /// The next changes to translate, however long they take to take in.
+    #[cfg(test)]
     pub(super) fn cut(&mut self, now: Instant) -> Cut {
+        self.cut_while(now, &mut |_| true)
+    }
+
+    /// The next changes to translate: of each namespace in turn at most its share, or those of one
+    /// that goes alone. Each is taken in by `take_in`, which says whether there is time for more.
+    /// The others stay where they are, but for those that came together with it.
+    pub(super) fn cut_while(
+        &mut self,
+        now: Instant,
+        take_in: &mut dyn FnMut(&Change) -> bool,
+    ) -> Cut {
         self.release(now);
         let mut cut = Cut {
             changes: Vec::new(),
@@ -253,7 +264,8 @@ impl Queue {
         let alone = is_alone.then(|| self.next_alone()).flatten();
         self.is_alone_next = alone.is_none() && !self.alone.is_empty();
         if let Some(namespace) = alone {
-            self.take(namespace, self.shares.cut_changes_max, &mut cut, now);
+            let room = self.shares.cut_changes_max;
+            self.take(namespace, room, &mut cut, now, take_in);
         } else {
             for _ in 0..self.together.len() {
                 let room = self.shares.cut_changes_max - cut.changes.len();
@@ -263,7 +275,9 @@ impl Queue {
                 let Some(namespace) = self.together.pop_front() else {
                     break;
                 };
-                self.take(namespace, room, &mut cut, now);
+                if !self.take(namespace, room, &mut cut, now, take_in) {
+                    break;
+                }
             }
         }
         cut.positions = self.marks.claim();
@@ -421,10 +435,17 @@ impl Queue {
     }
 
     /// Moves at most `room` changes of a namespace, at most its share, and at most as many as
-    /// are light by what its last ones cost, into a cut.
-    fn take(&mut self, namespace: Box<str>, room: usize, cut: &mut Cut, now: Instant) {
+    /// are light by what its last ones cost, into a cut. Returns whether there is time for more.
+    fn take(
+        &mut self,
+        namespace: Box<str>,
+        room: usize,
+        cut: &mut Cut,
+        now: Instant,
+        take_in: &mut dyn FnMut(&Change) -> bool,
+    ) -> bool {
         let Some(lane) = self.namespaces.get_mut(&namespace) else {
-            return;
+            return true;
         };
         let is_charged = !lane.is_joint && !self.is_hurried;
         let count = lane.keys.len().min(room);
@@ -433,13 +454,19 @@ impl Queue {
             true => count.min(self.debts.changes_max(&namespace)),
             false => count,
         };
-        for key in lane.keys.drain(..count) {
+        let (mut taken, mut has_time) = (0, true);
+        while taken < count && (has_time || !is_charged) {
+            let Some(key) = lane.keys.pop_front() else {
+                break;
+            };
+            taken += 1;
             let Some(Waiting { change, mark }) = self.waiting.remove(&key) else {
                 continue;
             };
             if let Some(since) = self.marks.leave(mark) {
                 cut.since = cut.since.min(since);
             }
+            has_time = take_in(&change);
             cut.changes.push(change);
         }
         match lane.keys.is_empty() {
@@ -447,10 +474,11 @@ impl Queue {
             false => self.line_up(namespace.clone(), now),
         }
         cut.holders.count += 1;
-        cut.holders.changes += count;
+        cut.holders.changes += taken;
         if is_charged {
             cut.holders.namespaces.push(namespace);
         }
+        has_time || !is_charged
     }
 }
 

@@ -169,13 +169,38 @@ async fn what_came_before_an_epoch_belongs_to_the_one_before() {
 }
 
 #[tokio::test]
-async fn changes_of_who_is_costly_wait_but_not_beyond_their_epoch() {
-    let (mut control, recorder, _inbox) = control(Vec::new());
-    // Every cut takes three seconds.
+async fn a_cut_ends_where_taking_in_takes_long() {
+    let events = vec![listed(), batch("a", 0..40, 2), batch("b", 0..1, 3)];
+    let (mut control, recorder, mut inbox) = control(events);
+    // 10 ms whenever somebody looks, which is once for each change.
     let asked = AtomicU64::new(0);
     control.processor_time = Box::new(move || {
         let times = asked.fetch_add(1, Ordering::Relaxed);
-        Duration::from_secs(3 * times)
+        Duration::from_millis(10 * times)
+    });
+    while control.turn(&mut inbox).await && !control.queue.is_empty() {}
+    let published = recorder.0.lock().expect("not poisoned");
+    let sizes: Vec<usize> = published.iter().map(|(all, _)| all.len()).collect();
+    let cuts = sizes.iter().filter(|size| **size > 0).count();
+    assert!(sizes.iter().all(|size| *size <= 3), "{sizes:?}");
+    assert_eq!(cuts, 15, "{sizes:?}");
+    assert!(
+        published[1..3]
+            .iter()
+            .any(|(all, _)| all.iter().any(|it| it == "b"))
+    );
+    let (_, at) = published.last().expect("a cut");
+    assert_eq!(at, &position(3));
+}
+
+#[tokio::test]
+async fn changes_of_who_is_costly_wait_but_not_beyond_their_epoch() {
+    let (mut control, recorder, _inbox) = control(Vec::new());
+    // Every cut takes three seconds, half of them to take in its one change.
+    let asked = AtomicU64::new(0);
+    control.processor_time = Box::new(move || {
+        let times = asked.fetch_add(1, Ordering::Relaxed);
+        Duration::from_millis(1_500 * times)
     });
     let step = |control: &mut Control<Recorder>, event: Event| {
         assert!(control.take(event));
