@@ -25,6 +25,13 @@ pub const FRAMES_TIME: Duration = Duration::from_secs(10);
 /// that is counted: who reads much has to say so often. An answer to a frame is far shorter.
 pub const FRAME_CREDIT_BYTES: u64 = 64;
 
+/// For so many bytes that a head for an ended stream of HTTP/2 unpacks to, it counts once more.
+pub const LATE_HEAD_BYTES: usize = 4 << 10;
+
+/// DATA frames for ended streams of HTTP/2 count where they are shorter: longer ones cost the
+/// client as much as the proxy.
+pub const LATE_DATA_BYTES: usize = 1 << 10;
+
 /// How many of `max` things of the process one namespace may have: a quarter.
 pub const fn namespace_max(max: usize) -> usize {
     max / 4
@@ -74,6 +81,8 @@ pub enum Reached {
     HeadFrames,
     /// [`Limits::data_frames_max`]
     DataFrames,
+    /// [`Limits::late_frames_max`]
+    LateFrames,
     /// [`Limits::listeners_max`]
     Listeners,
     /// [`Limits::streams_max`]
@@ -90,7 +99,7 @@ pub enum Reached {
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 25] = [
+    pub const ALL: [Reached; 26] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -110,6 +119,7 @@ impl Reached {
         Reached::WindowUpdates,
         Reached::HeadFrames,
         Reached::DataFrames,
+        Reached::LateFrames,
         Reached::Listeners,
         Reached::Streams,
         Reached::StreamWindowBytes,
@@ -140,6 +150,7 @@ impl Reached {
             Reached::WindowUpdates => "window_updates",
             Reached::HeadFrames => "head_frames",
             Reached::DataFrames => "data_frames",
+            Reached::LateFrames => "late_frames",
             Reached::Listeners => "listeners",
             Reached::Streams => "streams",
             Reached::StreamWindowBytes => "stream_window_bytes",
@@ -237,6 +248,9 @@ pub struct Limits {
     pub window_updates_max: u32,
     /// The most DATA frames with nothing in them, likewise.
     pub data_frames_max: u32,
+    /// The most HEADERS, RST_STREAM and short DATA frames for streams that have ended, and of
+    /// streams that are refused, likewise; a head counts once more for every [`LATE_HEAD_BYTES`].
+    pub late_frames_max: u32,
     /// The most CONTINUATION frames of one head. The connection ends beyond.
     pub head_frames_max: u32,
     /// The bytes that an HTTP/2 client may send on one stream before they are read.
@@ -304,6 +318,7 @@ impl Default for Limits {
             priorities_max: 2_048,
             window_updates_max: 4_096,
             data_frames_max: 1_024,
+            late_frames_max: 65_536,
             head_frames_max: 64,
             stream_window_bytes: 256 << 10,
             connection_window_bytes: 1 << 20,

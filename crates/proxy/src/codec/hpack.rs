@@ -41,6 +41,7 @@ pub struct Section {
     size: usize,
     size_max: usize,
     is_over: bool,
+    is_passed_over: bool,
 }
 
 /// The place of a field: its name, and its value behind that.
@@ -61,6 +62,12 @@ impl Section {
         self.size = 0;
         self.size_max = size_max;
         self.is_over = false;
+        self.is_passed_over = false;
+    }
+
+    /// Keeps nothing of what comes until it is emptied: a head that nobody reads.
+    pub fn pass_over(&mut self) {
+        self.is_passed_over = true;
     }
 
     /// Whether there was more than it may hold, so that fields are missing.
@@ -82,19 +89,25 @@ impl Section {
         })
     }
 
+    /// Whether a field of so many bytes is kept.
+    fn has_room(&self, bytes: usize) -> bool {
+        !self.is_passed_over && self.size + bytes + FIELD_BYTES <= self.size_max
+    }
+
+    /// Counts a field of so many bytes; whether it is kept.
+    fn count(&mut self, bytes: usize) -> bool {
+        let has_room = self.has_room(bytes);
+        self.size += bytes + FIELD_BYTES;
+        self.is_over |= self.size > self.size_max;
+        has_room
+    }
+
     /// Takes the bytes from `start` on as a field whose name ends at `name_end`.
     fn push(&mut self, start: usize, name_end: usize) {
-        let value_end = self.bytes.len();
-        self.size += value_end - start + FIELD_BYTES;
-        if self.size > self.size_max {
-            self.is_over = true;
-            self.bytes.truncate(start);
-            return;
-        }
         self.fields.push(Span {
             start,
             name_end,
-            value_end,
+            value_end: self.bytes.len(),
         });
     }
 }
@@ -130,18 +143,27 @@ impl HpackDecoder {
             if first & 0x80 != 0 {
                 let index = reader.integer(7)?;
                 let (name, value) = self.table.get(index).ok_or(Malformed)?;
-                into.bytes.extend_from_slice(name);
-                into.bytes.extend_from_slice(value);
-                into.push(start, start + name.len());
+                // What is not kept costs no more than its number.
+                if into.count(name.len() + value.len()) {
+                    into.bytes.extend_from_slice(name);
+                    into.bytes.extend_from_slice(value);
+                    into.push(start, start + name.len());
+                }
                 continue;
             }
             let is_kept = first & 0x40 != 0;
             let index = reader.integer(if is_kept { 6 } else { 4 })?;
+            // The bytes of a name that is not written.
+            let mut unwritten = 0;
             match index {
                 0 => reader.string(&mut into.bytes)?,
                 index => {
                     let (name, _) = self.table.get(index).ok_or(Malformed)?;
-                    into.bytes.extend_from_slice(name);
+                    if is_kept || into.has_room(name.len()) {
+                        into.bytes.extend_from_slice(name);
+                    } else {
+                        unwritten = name.len();
+                    }
                 }
             }
             let name_end = into.bytes.len();
@@ -150,7 +172,11 @@ impl HpackDecoder {
                 let bytes = into.bytes.get(start..).unwrap_or_default();
                 self.table.insert(bytes, name_end - start);
             }
-            into.push(start, name_end);
+            if into.count(into.bytes.len() - start + unwritten) {
+                into.push(start, name_end);
+            } else {
+                into.bytes.truncate(start);
+            }
         }
         Ok(())
     }

@@ -276,6 +276,10 @@ pub static ROWS: &[Row] = &[
         "more for clients that open their window byte by byte"),
     row!("data_frames" data_frames_max Count 8..=1_048_576, LimitCounter::Own(Reached::DataFrames),
         flood!("Empty DATA frames"), "never, as far as is known"),
+    row!("late_frames" late_frames_max Count 64..=1_048_576, LimitCounter::Own(Reached::LateFrames),
+        flood!("HEADERS, RST_STREAM and DATA frames below 1 KiB for streams that have ended, and \
+            streams that are refused, once more for each 4 KiB of a head as it is unpacked,"),
+        "more for clients that go on with very many streams for long after their end"),
     row!("head_frames" head_frames_max Count 1..=65_536, LimitCounter::Own(Reached::HeadFrames),
         "CONTINUATION frames of a head, which take twice `head_bytes` at most as they are packed; \
          the connection ends",

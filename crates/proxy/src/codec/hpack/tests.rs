@@ -165,6 +165,44 @@ fn a_head_that_grows_without_end_is_given_up() {
 }
 
 #[test]
+fn a_head_that_nobody_reads_is_remembered_and_written_nowhere() {
+    let mut section = Section::default();
+    section.clear(8_000);
+    section.pass_over();
+    let mut decoder = HpackDecoder::default();
+    // A long field for the table, its number again and again, its name with another value, and
+    // that of a field that everybody knows.
+    let mut block = bytes("40 01 61 7f c1 06");
+    block.extend([b'x'; 960]);
+    block.extend([0xbe; 20]);
+    block.extend(bytes("0f 2f 01 62 7e 01 63 82"));
+    decoder.decode(&block, &mut section).unwrap();
+    assert!(section.is_over() && section.size() > 20 * 960);
+    assert_eq!((section.iter().count(), section.bytes.len()), (0, 0));
+    assert!(section.bytes.capacity() < 4_000);
+    let again = decode(&mut decoder, &bytes("be")).unwrap();
+    assert_eq!(again, [("a".to_owned(), "c".to_owned())]);
+    // The next head is read again.
+    section.clear(8_000);
+    decoder.decode(&bytes("be"), &mut section).unwrap();
+    assert_eq!(texts(&section), [("a".to_owned(), "c".to_owned())]);
+}
+
+#[test]
+fn what_is_too_large_is_written_no_further() {
+    let mut section = Section::default();
+    section.clear(8_000);
+    let mut block = bytes("40 01 61 7f c1 06");
+    block.extend([b'x'; 960]);
+    block.extend([0xbe; 30]);
+    let mut decoder = HpackDecoder::default();
+    decoder.decode(&block, &mut section).unwrap();
+    // 993 bytes each, as the standard counts them.
+    assert_eq!((section.iter().count(), section.size()), (8, 31 * 993));
+    assert!(section.is_over() && section.bytes.len() == 8 * 961);
+}
+
+#[test]
 fn fields_have_lower_case_and_no_control_bytes() {
     assert!(checked(b"x-a", b"b c\td\xff").is_some());
     for (name, value) in [

@@ -4,23 +4,28 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::limits::until_counted;
-use super::world::{Backend, PATIENCE, World, route, trusting_config};
+use super::limits::{counted, until_counted};
+use super::world::{Backend, Client, PATIENCE, World, route, trusting_config};
 use crate::codec::frame::PREFACE;
+use crate::limits::Limits;
 
 /// The limits that are reached here.
-pub(super) const LIMITS: [&str; 7] = [
+pub(super) const LIMITS: [&str; 8] = [
     "resets",
     "pings",
     "settings",
     "priorities",
     "window_updates",
     "data_frames",
+    "late_frames",
     "head_frames",
 ];
 
 /// GET of `/` at `a.example`.
 const ASK: &[u8] = b"\x82\x87\x84\x01\x09a.example";
+
+/// `a: b`.
+const TRAILERS: &[u8] = &[0, 1, b'a', 1, b'b'];
 
 /// The reason `ENHANCE_YOUR_CALM`.
 const CALM: u8 = 11;
@@ -82,7 +87,25 @@ fn floods() -> Vec<Flood> {
             frame(1, 5, number * 2 + 1, &head)
         }),
         with("data_frames", frame(1, 4, 1, ASK), |_| frame(0, 0, 1, &[])),
+        // What follows on a stream that the proxy has reset: trailers, bodies, and their end.
+        with("late_frames", cut(), |_| frame(1, 5, 1, TRAILERS)),
+        with("late_frames", cut(), |_| frame(0, 0, 1, b"x")),
+        with("late_frames", cut(), |_| frame(0, 1, 1, &[])),
+        // Trailers of few bytes that stand for very many.
+        with("late_frames", cut(), |_| {
+            let field = [&[0x40, 1, b'a', 0x7f, 0xc1, 6][..], &[b'x'; 960]].concat();
+            frame(1, 5, 1, &[&field[..], &[0xbe; 100]].concat())
+        }),
+        // The end of a stream, over and over.
+        with("late_frames", cut(), |_| frame(3, 0, 1, &[0, 0, 0, 8])),
+        // Streams that are refused, since those before them do not end.
+        flood("late_frames", |number| frame(1, 4, number * 2 + 1, ASK)),
     ]
+}
+
+/// A stream that the proxy resets: its window is opened by nothing.
+fn cut() -> Vec<u8> {
+    [frame(1, 4, 1, ASK), frame(8, 0, 1, &[0; 4])].concat()
 }
 
 #[tokio::test]
@@ -108,11 +131,86 @@ async fn floods_by_prior_knowledge_end_the_same_way() {
 }
 
 fn flooded(backend: &Backend) -> World {
-    let mut world = World::start();
+    let mut limits = Limits::default();
+    limits.set("late_frames=1024").unwrap();
+    flooded_within(backend, limits)
+}
+
+fn flooded_within(backend: &Backend, limits: Limits) -> World {
+    let mut world = World::limited(limits);
     world.put_upstream("u", &[backend.address]);
     world.put_route("r", route("a.example", "/", "u"));
     world.put_domain("a.example", &["a.example"], Default::default());
     world
+}
+
+/// Says what is given and PING behind it, and reads until its answer or GOAWAY; all that was read.
+async fn said_until_ping<S>(client: &mut Client<S>, frames: &[Vec<u8>]) -> Vec<u8>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    client.send(frames.concat()).await;
+    client.send(frame(6, 0, 0, &[7; 8])).await;
+    let mut said = Vec::new();
+    let reading = async {
+        loop {
+            let head = client.read_exact(9).await;
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+            let payload = client.read_exact(length).await;
+            let is_last = head[3] == 7 || (head[3] == 6 && payload == [7; 8]);
+            said.extend(head);
+            said.extend(payload);
+            if is_last {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    said
+}
+
+#[tokio::test]
+async fn frames_for_ended_streams_are_counted_one_by_one() {
+    let backend = Backend::echo().await;
+    let mut limits = Limits::default();
+    limits.set("late_frames=64").unwrap();
+    let world = flooded_within(&backend, limits);
+    let metric = "limits_reached_total{limit=\"late_frames\"}";
+    let mut client = world.client().await;
+    let begin = [PREFACE.to_vec(), frame(4, 0, 0, &[]), cut()].concat();
+    let late = frame(3, 0, 1, &[0, 0, 0, 8]);
+    // As many as may be are passed over.
+    let said = said_until_ping(&mut client, &[begin, late.repeat(64)]).await;
+    assert_eq!((goaway(&said), counted(&world, metric)), (None, 0));
+    // All that was said gives room for some more, and one beyond ends the connection.
+    let more = said.len() / 64 + 1;
+    let said = said_until_ping(&mut client, &[late.repeat(more)]).await;
+    assert_eq!(goaway(&said), Some(CALM));
+    assert_eq!(counted(&world, metric), 1);
+}
+
+#[tokio::test]
+async fn who_has_yet_to_hear_of_an_end_goes_on() {
+    let backend = Backend::echo().await;
+    let world = flooded_within(&backend, Limits::default());
+    let metric = "limits_reached_total{limit=\"late_frames\"}";
+    let mut client = world.client().await;
+    // A body in small parts, and trailers, for a stream that was reset meanwhile.
+    let begin = [PREFACE.to_vec(), frame(4, 0, 0, &[]), cut()].concat();
+    let body = frame(0, 0, 1, &[b'x'; 100]).repeat(5_000);
+    let trailers = frame(1, 5, 1, TRAILERS);
+    let said = said_until_ping(&mut client, &[begin, body, trailers]).await;
+    assert_eq!(goaway(&said), None);
+    // A thousand streams more than may be at a time, each given up afterwards.
+    let ids = || (1..1_129).map(|number| number * 2 + 1);
+    let opened = ids().map(|id| frame(1, 4, id, ASK)).collect::<Vec<_>>();
+    let said = said_until_ping(&mut client, &opened).await;
+    assert_eq!(goaway(&said), None);
+    let refused = resets(&said);
+    assert_eq!(refused, 1_000);
+    let given_up = ids().skip(128).map(|id| frame(3, 0, id, &[0, 0, 0, 8]));
+    let said = said_until_ping(&mut client, &given_up.collect::<Vec<_>>()).await;
+    assert_eq!((goaway(&said), counted(&world, metric)), (None, 0));
 }
 
 impl Flood {
@@ -152,15 +250,28 @@ impl Flood {
 }
 
 /// The reason of the last GOAWAY among frames.
-fn goaway(mut bytes: &[u8]) -> Option<u8> {
-    let mut reason = None;
+fn goaway(bytes: &[u8]) -> Option<u8> {
+    let frames = frames_of(bytes);
+    let last = frames.into_iter().rfind(|(kind, _)| *kind == 7)?;
+    last.1.get(7).copied()
+}
+
+/// How many streams were refused.
+fn resets(bytes: &[u8]) -> usize {
+    let is_refusal = |(kind, payload): &(u8, &[u8])| *kind == 3 && *payload == [0, 0, 0, 7];
+    frames_of(bytes).iter().filter(|it| is_refusal(it)).count()
+}
+
+/// The kinds and payloads of those frames that are whole.
+fn frames_of(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut frames = Vec::new();
     while let [high, middle, low, kind, _, _, _, _, _, rest @ ..] = bytes {
         let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
-        let (payload, after) = rest.split_at_checked(length)?;
-        if *kind == 7 {
-            reason = payload.get(7).copied();
-        }
+        let Some((payload, after)) = rest.split_at_checked(length) else {
+            break;
+        };
+        frames.push((*kind, payload));
         bytes = after;
     }
-    reason
+    frames
 }

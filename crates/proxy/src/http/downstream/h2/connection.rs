@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use super::flood::Frames;
 use super::request::Opening;
-use super::streams::{Fault, Gone, Handle, SharedStreams};
+use super::streams::{Fault, Gone, Handle, SharedStreams, Streams};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{
     self, FRAME_BYTES_MAX, FrameHead, HEAD_BYTES, PREFACE, Reason, flag, kind,
 };
 use crate::codec::hpack::HpackDecoder;
-use crate::limits::Reached;
+use crate::limits::{LATE_DATA_BYTES, Reached};
 use crate::local::Shared;
 use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
@@ -23,6 +23,12 @@ use heads::Unfinished;
 
 /// The most bytes that are thrown away once the connection is at its end.
 const LINGER_BYTES_MAX: usize = 256 << 10;
+
+/// The bytes that are read and unpacked before others have their turn.
+const TURN_BYTES: usize = 128 << 10;
+
+/// The bytes that each frame counts for besides.
+const FRAME_BYTES: usize = 64;
 
 /// The content of a PING whose answer tells that the client knows of the end.
 const LAST_CALL: [u8; 8] = *b"lastcall";
@@ -43,6 +49,8 @@ pub(super) struct Connection {
     /// Streams that had to be reset for what is wrong with them, and were not told yet.
     faults: usize,
     lingered: usize,
+    /// The bytes that may be read and unpacked before others have their turn.
+    turn: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +116,7 @@ impl Connection {
             local,
             faults: 0,
             lingered: 0,
+            turn: TURN_BYTES,
         }
     }
 
@@ -220,12 +229,17 @@ impl Connection {
         }
     }
 
-    /// Reads frames until one opens a stream. Pending also where the connection is at its end, or
-    /// too much waits to be sent.
+    /// Reads frames until one opens a stream. Pending also where the connection is at its end, too
+    /// much waits to be sent, or others have their turn.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<OpenedStream, Gone>> {
         loop {
             // What was read at once asks for no more than what comes one by one.
             if self.shared.with(|streams| streams.is_full()) {
+                return Poll::Pending;
+            }
+            if self.turn == 0 {
+                self.turn = TURN_BYTES;
+                context.waker().wake_by_ref();
                 return Poll::Pending;
             }
             match self.step() {
@@ -278,10 +292,12 @@ impl Connection {
         let Some(mut input) = self.input.take().or(idle) else {
             return Ok(Step::More);
         };
+        let before = input.len();
         let step = match self.data {
             Some(data) => self.go_on(data, &mut input),
             None => self.take_frame(&mut input),
         };
+        self.spend(before - input.len() + FRAME_BYTES);
         if !input.is_empty() {
             self.input = Some(input);
         }
@@ -353,6 +369,22 @@ impl Connection {
         self.frames.count(head, sent)
     }
 
+    /// Counts a frame for a stream that has ended here, or that is refused, by the bytes that the
+    /// head in it unpacks to.
+    fn count_late(&mut self, head_bytes: usize) -> Result<(), Fault> {
+        let sent = self.shared.with(|streams| streams.sent());
+        let Some(reached) = self.frames.count_late(head_bytes, sent) else {
+            return Ok(());
+        };
+        self.local.counts.add_reached(reached);
+        Err(Fault::Connection(Reason::EnhanceYourCalm))
+    }
+
+    /// Takes note of bytes that were read or unpacked in this turn.
+    fn spend(&mut self, bytes: usize) {
+        self.turn = self.turn.saturating_sub(bytes);
+    }
+
     fn take_payload(&mut self, head: &FrameHead, payload: &[u8]) -> Result<Step, Fault> {
         const WRONG: Fault = Fault::Connection(Reason::Protocol);
         const SIZE: Fault = Fault::Connection(Reason::FrameSize);
@@ -362,12 +394,14 @@ impl Connection {
             kind::PRIORITY => self.priority(head, payload)?,
             kind::RST_STREAM => {
                 frame::number(payload).ok_or(SIZE)?;
-                let is_known = self.shared.with(|streams| streams.is_known(head.stream));
-                if !is_known {
-                    return Err(WRONG);
+                let id = head.stream;
+                let stands = |streams: &mut Streams| (streams.is_known(id), streams.is_live(id));
+                match self.shared.with(stands) {
+                    (false, _) => return Err(WRONG),
+                    (true, false) => self.count_late(0)?,
+                    (true, true) => {}
                 }
-                self.shared
-                    .with(|streams| streams.reset_by_client(head.stream));
+                self.shared.with(|streams| streams.reset_by_client(id));
             }
             kind::SETTINGS if head.stream != 0 => return Err(WRONG),
             kind::SETTINGS if head.has(flag::ACK) && !payload.is_empty() => return Err(SIZE),
@@ -471,7 +505,10 @@ impl Connection {
         // What nobody wants is read nevertheless.
         data.is_wanted = matches!(begun, Ok(true));
         self.data = Some(data);
-        begun.map(|_| Step::Done)
+        if !begun? && head.length < LATE_DATA_BYTES {
+            self.count_late(0)?;
+        }
+        Ok(Step::Done)
     }
 
     /// Hands on what there is of a body.

@@ -2,11 +2,14 @@
 //! and the client next to nothing.
 
 use crate::codec::frame::{FrameHead, flag, kind};
-use crate::limits::{FRAME_CREDIT_BYTES, FRAMES_TIME, Limits, Reached};
+use crate::limits::{FRAME_CREDIT_BYTES, FRAMES_TIME, LATE_HEAD_BYTES, Limits, Reached};
 use crate::net::deadline::{TICK, now_ticks};
 
 /// The number of kinds that are counted.
-const KINDS: usize = 5;
+const KINDS: usize = 6;
+
+/// The place of frames for ended streams among the counts.
+const LATE: usize = 5;
 
 /// Counts the frames of a connection.
 pub(super) struct Frames {
@@ -28,6 +31,7 @@ const NAMES: [Reached; KINDS] = [
     Reached::Priorities,
     Reached::WindowUpdates,
     Reached::DataFrames,
+    Reached::LateFrames,
 ];
 
 impl Frames {
@@ -41,6 +45,7 @@ impl Frames {
                 limits.priorities_max,
                 limits.window_updates_max,
                 limits.data_frames_max,
+                limits.late_frames_max,
             ],
             sent: 0,
             since: now_ticks(),
@@ -53,7 +58,8 @@ impl Frames {
     /// too much.
     pub(super) fn count(&mut self, head: &FrameHead, sent: u64) -> Option<Reached> {
         let index = match head.kind {
-            // A connection ends where streams are reset too often, and with any of the others.
+            // A connection ends where streams are reset too often, or what has ended is; and with
+            // any of the others.
             kind::RST_STREAM | kind::PUSH_PROMISE | kind::GOAWAY => return None,
             kind::HEADERS => {
                 self.of_head = 0;
@@ -70,8 +76,19 @@ impl Frames {
             kind::DATA => 4,
             _ => 2,
         };
+        self.add(index, 1, sent)
+    }
+
+    /// Counts a frame for a stream that has ended, or that is refused, and the head in it by the
+    /// bytes that it unpacks to; says of what there is too much.
+    pub(super) fn count_late(&mut self, head_bytes: usize, sent: u64) -> Option<Reached> {
+        let more = u32::try_from(head_bytes / LATE_HEAD_BYTES).unwrap_or(u32::MAX);
+        self.add(LATE, more.saturating_add(1), sent)
+    }
+
+    fn add(&mut self, index: usize, frames: u32, sent: u64) -> Option<Reached> {
         let (count, max) = (self.counts.get_mut(index)?, *self.maxima.get(index)?);
-        *count += 1;
+        *count = count.saturating_add(frames);
         let credit = sent.saturating_sub(self.sent) / FRAME_CREDIT_BYTES;
         if u64::from(*count) <= u64::from(max) + credit {
             return None;
@@ -112,6 +129,7 @@ mod tests {
             priorities_max: 1,
             window_updates_max: 2,
             data_frames_max: 2,
+            late_frames_max: 5,
             head_frames_max: 2,
             ..Limits::default()
         }
@@ -140,6 +158,28 @@ mod tests {
             (0..max).for_each(|_| assert_eq!(frames.count(&frame(kind, 0), 0), None));
             assert_eq!(frames.count(&frame(kind, 0), 0), Some(limit), "type {kind}");
         }
+    }
+
+    #[test]
+    fn frames_for_ended_streams_count_by_what_their_heads_unpack_to() {
+        let late = Some(Reached::LateFrames);
+        let mut frames = Frames::new(&small());
+        (0..5).for_each(|_| assert_eq!(frames.count_late(4_095, 0), None));
+        assert_eq!(frames.count_late(0, 0), late);
+        assert_eq!(
+            frames.count_late(0, 128),
+            None,
+            "two more for what was sent"
+        );
+        assert_eq!(frames.count_late(0, 128), late);
+        (0..100).for_each(|_| deadline::tick());
+        assert_eq!(frames.count_late(0, 128), None);
+        let mut frames = Frames::new(&small());
+        assert_eq!(frames.count_late(16 << 10, 0), None);
+        assert_eq!(frames.count_late(0, 0), late);
+        let mut frames = Frames::new(&small());
+        assert_eq!(frames.count_late(20 << 10, 0), late);
+        assert_eq!(frames.count(&frame(kind::PING, 8), 0), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::admission::spaces::NOBODY;
 use crate::codec::frame::{self, FrameHead, Reason, flag};
 use crate::codec::hpack::{Section, Unreadable};
 use crate::http::downstream::h2::request::{self, H2Request, Opening};
-use crate::http::downstream::h2::streams::{Fault, Handle};
+use crate::http::downstream::h2::streams::{Fault, Handle, Streams};
 use crate::limits::Reached;
 
 /// A head of which more frames have to come.
@@ -86,26 +86,27 @@ impl Connection {
         block: &[u8],
         priority: Result<(), Fault>,
     ) -> Result<Step, Fault> {
+        let stands = |streams: &mut Streams| (streams.is_known(id), streams.is_live(id));
+        let (is_known, is_live) = self.shared.with(stands);
+        let is_refused = !is_known && self.refuses();
         let mut opening = Opening::new(self.head_bytes_max());
+        if is_refused || (is_known && !is_live) {
+            opening.section_mut().pass_over();
+        }
         let decoded = self.decoder.decode(block, opening.section_mut());
+        let size = opening.section().size();
+        self.spend(size);
         decoded.map_err(|error| self.give_up(error))?;
-        let is_known = self.shared.with(|streams| streams.is_known(id));
         if is_known {
-            return self.take_trailers(id, is_end, opening.section());
+            if !self.take_trailers(id, is_end, opening.section())? {
+                self.count_late(size)?;
+            }
+            return Ok(Step::Done);
         }
         self.shared.with(|streams| streams.note(id))?;
         priority?;
-        let count = self.shared.with(|streams| streams.count());
-        let is_full = u32::try_from(count).is_ok_and(|it| it >= self.local.limits.streams_max);
-        if is_full {
-            self.local.counts.add_reached(Reached::Streams);
-        }
-        let holds_too_much = self.shared.with(|streams| streams.holds_too_much());
-        if holds_too_much {
-            self.local.counts.add_reached(Reached::HeldBytes);
-        }
-        let is_refused = is_full || holds_too_much || self.state == State::Left;
-        if is_refused || !self.may_hold() {
+        if is_refused {
+            self.count_late(size)?;
             return Err(Fault::Stream(id, Reason::RefusedStream));
         }
         let wrong = Fault::Stream(id, Reason::Protocol);
@@ -121,6 +122,21 @@ impl Connection {
             handle: Handle::new(self.shared.clone(), slot),
             is_end,
         }))
+    }
+
+    /// Whether there is no place for another stream.
+    fn refuses(&self) -> bool {
+        let count = self.shared.with(|streams| streams.count());
+        let is_full = u32::try_from(count).is_ok_and(|it| it >= self.local.limits.streams_max);
+        if is_full {
+            self.local.counts.add_reached(Reached::Streams);
+        }
+        let holds_too_much = self.shared.with(|streams| streams.holds_too_much());
+        if holds_too_much {
+            self.local.counts.add_reached(Reached::HeldBytes);
+        }
+        let is_refused = is_full || holds_too_much || self.state == State::Left;
+        is_refused || !self.may_hold()
     }
 
     /// Whether more may be held for it, as far as others go.
@@ -141,20 +157,21 @@ impl Connection {
         }
     }
 
-    fn take_trailers(&self, id: u32, is_end: bool, section: &Section) -> Result<Step, Fault> {
+    /// Takes what is behind a body; whether anybody wants it.
+    fn take_trailers(&self, id: u32, is_end: bool, section: &Section) -> Result<bool, Fault> {
         let wrong = Fault::Stream(id, Reason::Protocol);
         let bytes_max = usize::try_from(self.local.limits.trailer_bytes_max);
         let bytes_max = bytes_max.unwrap_or(usize::MAX);
         self.shared.with(|streams| {
             if !streams.expects_more(id)? {
-                return Ok(Step::Done);
+                return Ok(false);
             }
             if !is_end {
                 return Err(wrong);
             }
             let trailers = request::trailers(section, bytes_max).map_err(|_| wrong)?;
             streams.end(id, trailers)?;
-            Ok(Step::Done)
+            Ok(true)
         })
     }
 }
