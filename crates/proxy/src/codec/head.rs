@@ -24,6 +24,9 @@ use crate::limits::PathRule;
 /// The most fields that any head may have.
 pub const FIELDS_MAX: usize = 128;
 
+/// The most members that the `Connection` fields of a head may have.
+pub const CONNECTION_MEMBERS_MAX: usize = 64;
+
 /// The longest authority: a host, a colon and a port, with some room.
 const AUTHORITY_BYTES_MAX: usize = 272;
 
@@ -83,7 +86,8 @@ pub struct Head<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// Whether the client waits for a 100 before it sends the body.
     pub expects_continue: bool,
-    /// Names of fields that the client declares to belong to the connection.
+    /// Names of fields of this head that the client declares to belong to the connection, each
+    /// once.
     pub connection_fields: SmallVec<[&'a str; 4]>,
 }
 
@@ -498,6 +502,7 @@ fn single_length(head: &Head<'_>) -> Result<Option<u64>, FailureKind> {
 fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
     let mut wants_upgrade = false;
     let mut keep_alive = head.keep_alive;
+    let mut left = CONNECTION_MEMBERS_MAX;
     for field in &head.fields {
         if field.known != KnownField::Connection {
             continue;
@@ -506,6 +511,7 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
             return Err(FailureKind::BadRequest);
         }
         for option in members(field.value) {
+            left = left.checked_sub(1).ok_or(FailureKind::BadRequest)?;
             if option.eq_ignore_ascii_case("close") {
                 keep_alive = false;
             } else if option.eq_ignore_ascii_case("keep-alive") {
@@ -516,7 +522,9 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
             } else if KnownField::of(option).is_for_all(option) {
                 // Whoever is asked to take it away would hide it from those whom it is for.
                 return Err(FailureKind::BadRequest);
-            } else {
+            } else if !is_among(option, head.connection_fields.iter().copied())
+                && is_among(option, head.fields.iter().map(|field| field.name))
+            {
                 head.connection_fields.push(option);
             }
         }
@@ -531,6 +539,11 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
     }
     head.expects_continue = expects_continue(head)?;
     Ok(())
+}
+
+/// Whether a name is among others, in any case.
+fn is_among<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> bool {
+    others.any(|other| other.eq_ignore_ascii_case(name))
 }
 
 /// The one protocol that a client wants to change to. Another version of HTTP, or TLS, is not

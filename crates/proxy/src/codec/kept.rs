@@ -59,8 +59,12 @@ impl KeptHead {
         let fields = self.fields.iter();
         let fields = fields.map(|(name, value)| name.len() + value.len() + FIELD_BYTES);
         let target = self.path.len() + self.query.as_ref().map_or(0, |query| query.len());
+        let names = self.connection_fields.iter();
+        let names = names.map(|name| name.len() + FIELD_BYTES);
+        let upgrade = self.upgrade.as_ref().map_or(0, |upgrade| upgrade.len());
         // Its path may be read in more than one way.
-        fields.sum::<usize>() + 2 * target + self.host.len() + self.authority.len()
+        let line = self.method.len() + 2 * target + self.host.len() + self.authority.len();
+        line + fields.sum::<usize>() + names.sum::<usize>() + upgrade
     }
 
     /// The head.
@@ -103,5 +107,26 @@ impl KeptHead {
             self.connection_fields.retain(|known| !is_it(known));
         }
         self.fields.push((name.into(), value.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIELD_BYTES, KeptHead};
+    use crate::codec::head;
+    use crate::limits::Limits;
+
+    #[test]
+    fn the_names_that_belong_to_a_connection_are_counted() {
+        let name = "x-".repeat(1_000);
+        let memory = |connection: &str| {
+            let text =
+                format!("GET / HTTP/1.1\r\nHost: a\r\n{connection}: {name}\r\n{name}: b\r\n\r\n");
+            KeptHead::new(&head::parse(text.as_bytes(), &Limits::default()).unwrap()).memory()
+        };
+        assert_eq!(
+            memory("Connection"),
+            memory("Collection") + name.len() + FIELD_BYTES
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use super::body::{BodyLength, MALFORMED, MalformedMessage};
 use super::field::{Field, KnownField, members, parse_length};
-use super::head::{FIELDS_MAX, Fields};
+use super::head::{CONNECTION_MEMBERS_MAX, FIELDS_MAX, Fields};
 use crate::limits::{Limits, Reached};
 
 const TOO_MANY_FIELDS: MalformedMessage = MalformedMessage {
@@ -62,6 +62,9 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, M
     };
     head.length = body_length(&head.fields, is_old)?;
     head.is_declared = matches!(head.length, BodyLength::Exact(_));
+    if options(&head.fields).nth(CONNECTION_MEMBERS_MAX).is_some() {
+        return Err(MALFORMED);
+    }
     head.keep_alive = keeps_alive(&head.fields, is_old);
     Ok(head)
 }
@@ -114,11 +117,7 @@ impl ResponseHead<'_> {
 
     /// Whether the endpoint declares a field to belong to its connection.
     pub fn is_of_connection(&self, name: &str) -> bool {
-        self.fields
-            .iter()
-            .filter(|field| field.known == KnownField::Connection)
-            .flat_map(|field| members(field.value))
-            .any(|option| option.eq_ignore_ascii_case(name))
+        options(&self.fields).any(|option| option.eq_ignore_ascii_case(name))
     }
 
     /// The length that the head declares, for answers that have no body but tell its length.
@@ -160,11 +159,16 @@ fn body_length(fields: &[Field<'_>], is_old: bool) -> Result<BodyLength, Malform
     }
 }
 
-fn keeps_alive(fields: &[Field<'_>], is_old: bool) -> bool {
-    let mut options = fields
+/// The members of the `Connection` fields.
+fn options<'a>(fields: &'a [Field<'_>]) -> impl Iterator<Item = &'a str> {
+    fields
         .iter()
         .filter(|field| field.known == KnownField::Connection)
-        .flat_map(|field| members(field.value));
+        .flat_map(|field| members(field.value))
+}
+
+fn keeps_alive(fields: &[Field<'_>], is_old: bool) -> bool {
+    let mut options = options(fields);
     if is_old {
         return options.any(|option| option.eq_ignore_ascii_case("keep-alive"));
     }
@@ -173,7 +177,18 @@ fn keeps_alive(fields: &[Field<'_>], is_old: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{BodyLength, Limits, parse};
+    use super::{BodyLength, CONNECTION_MEMBERS_MAX, Limits, parse};
+
+    #[test]
+    fn a_connection_has_so_many_members() {
+        let read = |count: usize| {
+            let first = "x-a,".repeat(count - 1);
+            let text = format!("HTTP/1.1 200 OK\r\nConnection: {first}\r\nConnection: x-b\r\n\r\n");
+            parse(text.as_bytes(), &Limits::default()).map(|head| head.is_of_connection("X-B"))
+        };
+        assert!(read(CONNECTION_MEMBERS_MAX).unwrap());
+        assert!(read(CONNECTION_MEMBERS_MAX + 1).is_err());
+    }
 
     fn length_of(head: &str) -> Option<BodyLength> {
         let head = parse(head.as_bytes(), &Limits::default()).ok()?;

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Head, HeadFinder, parse, split_authority};
+use super::{CONNECTION_MEMBERS_MAX, Head, HeadFinder, parse, split_authority};
 use crate::codec::body::BodyLength;
 use crate::failure::FailureKind;
 use crate::limits::Limits;
@@ -207,6 +207,30 @@ fn connections_are_kept_by_version_and_option() {
         ),
     ] {
         assert_eq!(read(request).unwrap().keep_alive, keep_alive, "{request:?}");
+    }
+}
+
+#[test]
+fn a_connection_keeps_names_of_fields_that_are_there_once_and_has_so_many() {
+    let connection = "X-A, x-b, x-none, x-a, X-a, keep-alive";
+    let text = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: {connection}\r\nx-a: 1\r\nX-B: 2\r\n\
+         x-c: 3\r\nX-B: 4\r\n\r\n"
+    );
+    let head = read(&text).unwrap();
+    assert_eq!(head.connection_fields.as_slice(), ["X-A", "x-b"]);
+    assert!(head.is_connection_field("x-A") && head.is_connection_field("X-B"));
+    assert!(!head.is_connection_field("x-c") && !head.is_connection_field("x-none"));
+    let read_many = |count: usize| {
+        let first = "a,".repeat(count - 1);
+        let text = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: {first}\r\nConnection: close\r\n\r\n"
+        );
+        read(&text).map(|head| (head.connection_fields.len(), head.keep_alive))
+    };
+    assert_eq!(read_many(CONNECTION_MEMBERS_MAX), Ok((0, false)));
+    for count in [CONNECTION_MEMBERS_MAX + 1, 30_500] {
+        assert_eq!(read_many(count), Err(FailureKind::BadRequest), "{count}");
     }
 }
 
