@@ -1,13 +1,16 @@
 //! Floods of HTTP/2 by a client of raw frames: each ends its connection, and is counted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use myriad_model::{Delay, Fault, Route, Share};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::limits::{counted, until_counted};
-use super::world::{Backend, Client, PATIENCE, World, route, trusting_config};
+use super::world::{Backend, Client, PATIENCE, World, route, trusting_config, with_policy};
 use crate::codec::frame::PREFACE;
 use crate::limits::Limits;
+use crate::runtime::Settings;
 
 /// The limits that are reached here.
 pub(super) const LIMITS: [&str; 8] = [
@@ -115,7 +118,7 @@ async fn floods_of_frames_end_the_connection_and_are_counted() {
     let config = Arc::new(config);
     let backend = Backend::echo().await;
     for flood in floods() {
-        let world = flooded(&backend);
+        let world = flooded(&backend, flood.label);
         let client = world.tls_client_with("a.example", &config).await;
         flood.ends(&world, client.unwrap().stream).await;
     }
@@ -125,21 +128,44 @@ async fn floods_of_frames_end_the_connection_and_are_counted() {
 async fn floods_by_prior_knowledge_end_the_same_way() {
     let backend = Backend::echo().await;
     for flood in floods() {
-        let world = flooded(&backend);
+        let world = flooded(&backend, flood.label);
         flood.ends(&world, world.client().await.stream).await;
     }
 }
 
-fn flooded(backend: &Backend) -> World {
-    let mut limits = Limits::default();
-    limits.set("late_frames=1024").unwrap();
-    flooded_within(backend, limits)
+fn flooded(backend: &Backend, label: &str) -> World {
+    if label == "late_frames" {
+        return unanswered(backend, "late_frames=1024");
+    }
+    let world = World::start();
+    routed(world, backend, route("a.example", "/", "u"))
 }
 
-fn flooded_within(backend: &Backend, limits: Limits) -> World {
-    let mut world = World::limited(limits);
+/// A world whose only route lets requests wait, so that streams end by resets alone.
+fn unanswered(backend: &Backend, set: &str) -> World {
+    let mut limits = Limits::default();
+    limits.set(set).unwrap();
+    let world = World::start_with(Settings {
+        workers: 1,
+        limits,
+        drain_timeout: Duration::ZERO,
+        ..Settings::default()
+    });
+    let slow = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.fault = Some(Box::new(Fault {
+            delay: Some(Delay {
+                share: Share::ALL,
+                delay: PATIENCE * 6,
+            }),
+            abort: None,
+        }));
+    });
+    routed(world, backend, slow)
+}
+
+fn routed(mut world: World, backend: &Backend, route: Route) -> World {
     world.put_upstream("u", &[backend.address]);
-    world.put_route("r", route("a.example", "/", "u"));
+    world.put_route("r", route);
     world.put_domain("a.example", &["a.example"], Default::default());
     world
 }
@@ -172,9 +198,7 @@ where
 #[tokio::test]
 async fn frames_for_ended_streams_are_counted_one_by_one() {
     let backend = Backend::echo().await;
-    let mut limits = Limits::default();
-    limits.set("late_frames=64").unwrap();
-    let world = flooded_within(&backend, limits);
+    let world = unanswered(&backend, "late_frames=64");
     let metric = "limits_reached_total{limit=\"late_frames\"}";
     let mut client = world.client().await;
     let begin = [PREFACE.to_vec(), frame(4, 0, 0, &[]), cut()].concat();
@@ -192,7 +216,7 @@ async fn frames_for_ended_streams_are_counted_one_by_one() {
 #[tokio::test]
 async fn who_has_yet_to_hear_of_an_end_goes_on() {
     let backend = Backend::echo().await;
-    let world = flooded_within(&backend, Limits::default());
+    let world = unanswered(&backend, "late_frames=65536");
     let metric = "limits_reached_total{limit=\"late_frames\"}";
     let mut client = world.client().await;
     // A body in small parts, and trailers, for a stream that was reset meanwhile.
@@ -206,8 +230,7 @@ async fn who_has_yet_to_hear_of_an_end_goes_on() {
     let opened = ids().map(|id| frame(1, 4, id, ASK)).collect::<Vec<_>>();
     let said = said_until_ping(&mut client, &opened).await;
     assert_eq!(goaway(&said), None);
-    let refused = resets(&said);
-    assert_eq!(refused, 1_000);
+    assert_eq!(refusals(&said), 1_000);
     let given_up = ids().skip(128).map(|id| frame(3, 0, id, &[0, 0, 0, 8]));
     let said = said_until_ping(&mut client, &given_up.collect::<Vec<_>>()).await;
     assert_eq!((goaway(&said), counted(&world, metric)), (None, 0));
@@ -257,9 +280,10 @@ fn goaway(bytes: &[u8]) -> Option<u8> {
 }
 
 /// How many streams were refused.
-fn resets(bytes: &[u8]) -> usize {
-    let is_refusal = |(kind, payload): &(u8, &[u8])| *kind == 3 && *payload == [0, 0, 0, 7];
-    frames_of(bytes).iter().filter(|it| is_refusal(it)).count()
+fn refusals(bytes: &[u8]) -> usize {
+    let frames = frames_of(bytes).into_iter();
+    let refused = frames.filter(|(kind, payload)| *kind == 3 && *payload == [0, 0, 0, 7]);
+    refused.count()
 }
 
 /// The kinds and payloads of those frames that are whole.
