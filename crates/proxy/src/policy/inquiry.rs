@@ -113,7 +113,8 @@ pub fn question(
         said.any(|(known, _)| is_read_as(name, known) && may_be_said(known))
     };
     for field in told_fields(head, facts.may_tell, is_hop) {
-        if !is_own(field, facts.may_tell) && !is_said(field.name) {
+        let is_left_out = is_own(field, facts.may_tell) || is_claimed(inquiry, field.name);
+        if !is_left_out && !is_said(field.name) {
             put(&mut out, field.name, field.value);
         }
     }
@@ -203,6 +204,14 @@ pub fn challenges(answered: &Answered) -> impl Iterator<Item = OwnedHeader> {
 fn is_passed(inquiry: &Inquiry, name: &str) -> bool {
     let mut passed = inquiry.passed.iter();
     passed.any(|known| **known == *name) && !KnownField::read_of(name).tells_of_way()
+}
+
+/// Whether a client's field would claim what only the answer says. What a client is known by is
+/// none: a service that answers with it may have to see the client's first.
+fn is_claimed(inquiry: &Inquiry, name: &str) -> bool {
+    let mut passed = inquiry.passed.iter();
+    let is_proof = |known: &str| ["authorization", "cookie"].contains(&known);
+    passed.any(|known| !is_proof(known) && is_read_as(name, known))
 }
 
 /// Whether a service may be told a field in place of the proxy's: not how the question is framed,

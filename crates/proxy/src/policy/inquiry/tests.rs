@@ -123,6 +123,25 @@ fn fields_of_its_own_go_before_those_of_clients_and_of_the_proxy() {
 }
 
 #[test]
+fn clients_do_not_claim_what_only_the_answer_says() {
+    let text = asked(&Inquiry {
+        passed: ["authorization", "cookie", "x-a"].map(Into::into).into(),
+        ..inquiry()
+    });
+    assert!(text.contains("\r\nAuthorization: Basic "), "{text}");
+    assert!(text.contains("\r\nCookie: x=1; s=2=3\r\n"), "{text}");
+    assert!(!text.contains("X-A"), "{text}");
+    let claiming = "GET / HTTP/1.1\r\nHost: a\r\nX-User: root\r\nx_user: root\r\n\
+                    x.USER: root\r\nX-Users: 2\r\n\r\n";
+    let asked = with_facts(claiming, |it| {
+        question(&inquiry(), "auth", (it, false), None)
+    });
+    let asked = String::from_utf8(asked.unwrap().filled().to_vec()).unwrap();
+    assert!(!asked.contains("root"), "{asked}");
+    assert!(asked.contains("X-Users: 2\r\n"), "{asked}");
+}
+
+#[test]
 fn a_question_tells_of_the_gateway_as_the_request_does() {
     let sent = "GET / HTTP/1.1\r\nHost: a\r\nCDN-Loop: other\r\nX-A: 1\r\nCDN-Loop: b\r\n\r\n";
     let forging = Inquiry {
