@@ -151,8 +151,8 @@ impl ErrorPages {
     pub const FIELDS_MAX: usize = 8;
 }
 
-/// The treatment of header fields of a request with underscores in their names, which servers may
-/// take for dashes.
+/// The treatment of header fields of a request with underscores or other punctuation in their
+/// names, which servers may take for dashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Underscores {

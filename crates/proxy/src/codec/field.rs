@@ -147,14 +147,15 @@ impl KnownField {
             .map_or_else(|| KnownField::of_start(name), |(_, known)| *known)
     }
 
-    /// Which field a server takes a name for that reads underscores as dashes.
+    /// Which field a server takes a name for that reads whatever is neither letter nor digit as a
+    /// dash.
     pub fn read_of(name: &str) -> KnownField {
         let mut room = [0; KnownField::NAME_BYTES_MAX];
         let Some(dashed) = room.get_mut(..name.len()) else {
             return KnownField::Other;
         };
         for (to, from) in dashed.iter_mut().zip(name.bytes()) {
-            *to = if from == b'_' { b'-' } else { from };
+            *to = if is_plain(from) { from } else { b'-' };
         }
         std::str::from_utf8(dashed).map_or(KnownField::Other, KnownField::of)
     }
@@ -238,10 +239,22 @@ impl KnownField {
     }
 }
 
-/// Whether a server that reads underscores as dashes takes one name for another, in any case.
+/// Whether a byte of a name is a letter, a digit or a dash, which all servers read as they are.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}
+
+/// Whether servers may read a name as another, for an underscore or other punctuation in it.
+pub fn is_ambiguous(name: &str) -> bool {
+    !name.bytes().all(is_plain)
+}
+
+/// Whether a server that reads whatever is neither letter nor digit as a dash takes one name for
+/// another, in any case.
 pub fn is_read_as(sent: &str, name: &str) -> bool {
-    let is_read =
-        |(sent, name): (u8, u8)| sent.eq_ignore_ascii_case(&name) || (sent == b'_' && name == b'-');
+    let is_read = |(sent, name): (u8, u8)| {
+        sent.eq_ignore_ascii_case(&name) || (name == b'-' && !sent.is_ascii_alphanumeric())
+    };
     sent.len() == name.len() && sent.bytes().zip(name.bytes()).all(is_read)
 }
 
@@ -293,7 +306,7 @@ pub fn parse_length(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownField, is_read_as, members, parse_length};
+    use super::{KnownField, is_ambiguous, is_read_as, members, parse_length};
 
     #[test]
     fn fields_are_known_in_any_case() {
@@ -365,6 +378,28 @@ mod tests {
         assert!(is_read_as("x-jwt-sub", "X-JWT-sub"));
         assert!(!is_read_as("x-jwt-sub", "x_jwt_sub"));
         assert!(!is_read_as("x_jwt_sub2", "x-jwt-sub"));
+    }
+
+    #[test]
+    fn other_punctuation_is_read_as_dashes_too() {
+        for byte in "!#$%&'*+.^_`|~".chars() {
+            let spelled = |name: &str| name.replace('-', &byte.to_string());
+            for (name, known) in [
+                ("X-Forwarded-For", KnownField::ForwardedFor),
+                ("Content-Length", KnownField::ContentLength),
+                ("Transfer-Encoding", KnownField::TransferEncoding),
+                ("ssl-client-verify", KnownField::OtherForwarded),
+            ] {
+                assert_eq!(KnownField::read_of(&spelled(name)), known, "{byte}{name}");
+            }
+            assert_eq!(KnownField::read_of(&spelled("x-own")), KnownField::Other);
+            assert!(is_read_as(&spelled("X-User"), "x-user"), "{byte}");
+            assert!(!is_read_as("x-user", &spelled("x-user")), "{byte}");
+            assert!(is_ambiguous(&spelled("x-user")), "{byte}");
+        }
+        assert!(!is_read_as("xxuser", "x-user"));
+        assert!(!is_read_as("x1user", "x-user"));
+        assert!(!is_ambiguous("X-User-2"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use http::header::{HeaderName, HeaderValue};
 
 use super::buffer::Buffer;
-use super::field::{KnownField, tells_of_certificate};
+use super::field::{KnownField, is_ambiguous, tells_of_certificate};
 
 /// The most fields of one set of trailers; beyond them none is passed on.
 const TRAILERS_MAX: usize = 64;
@@ -116,14 +116,14 @@ pub fn filter(trailers: Trailers) -> Option<Trailers> {
     })
 }
 
-/// The same of those of a request, without names with underscores, whatever its route says of
-/// them in a head, without those that only proxies may claim, and without those that are reserved:
-/// servers that join trailers to the head would take them for what the proxy has set or verified
-/// there. None where nothing is left.
+/// The same of those of a request, without names with underscores or other punctuation, whatever
+/// its route says of them in a head, without those that only proxies may claim, and without those
+/// that are reserved: servers that join trailers to the head would take them for what the proxy has
+/// set or verified there. None where nothing is left.
 pub fn of_request(trailers: Trailers, is_reserved: impl Fn(&str) -> bool) -> Option<Trailers> {
     keep(trailers, |name| {
         let name = name.as_str();
-        !name.contains('_') && !is_claim(name) && !is_reserved(name)
+        !is_ambiguous(name) && !is_claim(name) && !is_reserved(name)
     })
 }
 
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn trailers_of_a_request_are_none_of_what_the_proxy_fills() {
         let passed = |text: &[u8]| of_request(parse(text).unwrap(), |name| name == "x-user");
-        let text = b"x_forwarded_for: 192.0.2.1\r\nX-User: root\r\nx-a: b\r\n\r\n";
+        let text = b"x_forwarded_for: 192.0.2.1\r\nX-User: root\r\nx.user: root\r\nx-a: b\r\n\r\n";
         let mut out = Buffer::take();
         write(&passed(text).unwrap(), &mut out);
         assert_eq!(out.filled(), b"x-a: b\r\n");

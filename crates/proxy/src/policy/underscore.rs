@@ -1,13 +1,13 @@
-//! Names of header fields with underscores, which servers that pass fields as variables (CGI, RFC
-//! 3875, section 4.1.18) take for names with dashes: what a client writes in such a name would
-//! stand beside, or in place of, what the proxy has set, verified or framed by.
+//! Names of header fields with underscores or other punctuation, which servers that pass fields as
+//! variables (CGI, RFC 3875, section 4.1.18) take for names with dashes: what a client writes in
+//! such a name would stand beside, or in place of, what the proxy has set, verified or framed by.
 
 use std::sync::{Mutex, PoisonError};
 
 use myriad_model::Underscores;
 
 use super::token;
-use crate::codec::field::{Field, KnownField, is_read_as};
+use crate::codec::field::{Field, KnownField, is_ambiguous, is_read_as};
 use crate::codec::head::Head;
 use crate::pattern::Budget;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -41,7 +41,7 @@ pub fn sift(
     counts: &Counts,
     budget: &Budget,
 ) {
-    if !head.fields.iter().any(has_underscore) {
+    if !head.fields.iter().any(|field| is_ambiguous(field.name)) {
         return;
     }
     // A token is not verified yet: it may lead to another route, of whose dialect this one is.
@@ -57,7 +57,7 @@ pub fn sift(
         return;
     }
     let goes = |field: &Field<'_>| {
-        has_underscore(field)
+        is_ambiguous(field.name)
             && (rule == Underscores::Dropped || collides(tables, visit, field.name))
     };
     head.fields.retain(|field| {
@@ -68,10 +68,6 @@ pub fn sift(
         }
         !goes
     });
-}
-
-fn has_underscore(field: &Field<'_>) -> bool {
-    memchr::memchr(b'_', field.name.as_bytes()).is_some()
 }
 
 /// Whether a name is read as that of a field that the proxy sets, verifies or frames by.
@@ -98,7 +94,7 @@ fn tell(told: &Mutex<Vec<Box<str>>>, name: &str) -> bool {
     told.push(name.into());
     tracing::warn!(
         name,
-        "header fields of this name are dropped, since servers read its underscores as dashes; \
+        "header fields of this name are dropped, since servers read its punctuation as dashes; \
          --underscores-in-headers passes them on"
     );
     true

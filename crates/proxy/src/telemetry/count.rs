@@ -162,7 +162,7 @@ pub enum Count {
     RateLimited,
     /// Counts of requests forgotten because of the limit, while they still mattered.
     RateEvicted,
-    /// Header fields dropped for the underscores in their names.
+    /// Header fields dropped for the underscores, or other punctuation, in their names.
     UnderscoreDropped,
     /// Spans that a collector has taken.
     SpanSent,
