@@ -445,6 +445,24 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         sign: Sign::Look("look for wildcards with over 256 hosts of Gateways below them"),
     },
     ChangedDefault {
+        line: "short DATA for streams that have ended",
+        change: "clients of HTTP/2 that flood streams that have ended lose their connection",
+        setting: "--limit late_frames=1048576",
+        sign: Sign::Look("no honest client is known to"),
+    },
+    ChangedDefault {
+        line: "64 members in its `Connection`",
+        change: "more than 64 members of Connection are refused",
+        setting: "",
+        sign: Sign::Look("no client is known to send as many"),
+    },
+    ChangedDefault {
+        line: "with other punctuation than `-`",
+        change: "header fields with other punctuation than dashes in their names are dropped",
+        setting: "--underscores-in-headers",
+        sign: Sign::Look("look for backends that read such fields"),
+    },
+    ChangedDefault {
         line: "carry the entry of `CDN-Loop`",
         change: "questions about requests that were led in a circle are not asked",
         setting: "--limit loop_hops=0",
