@@ -3,7 +3,8 @@
 //! The owner of a host pays for what is translated of it with each of its changes, and anybody may
 //! claim it in vain, by as many and as large objects as fit in a namespace. So a host opens none of
 //! them: it knows their ages and namespaces alone. The oldest have a unit each, which runs when the
-//! object changes or loses the host to another one, and tells its owner why it has no effect.
+//! object changes or loses the host to another one, and makes the finding that says why it has no
+//! effect.
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Host, host::Pattern};
