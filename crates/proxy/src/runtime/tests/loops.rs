@@ -145,6 +145,8 @@ async fn no_page_takes_the_place_of_the_end_of_a_circle() {
     assert!(response.starts_with("HTTP/1.1 508 "), "{response}");
     let hops = Limits::default().loop_hops_max;
     assert_eq!(taken.load(Ordering::SeqCst), hops);
+    // A page would be asked for over connections that are there, and each such question ends too.
+    world.counts("reason=\"loop_detected\"} 1\n").await;
 }
 
 #[tokio::test]
