@@ -257,17 +257,17 @@ impl<O: Outlet> Control<O> {
     fn translate_cut(&mut self) {
         let now = clock::unix_seconds();
         let before = (self.processor_time)();
+        let mut touched = Touched::default();
         let (engine, processor_time) = (&mut self.engine, &self.processor_time);
-        let mut take_in = |change: &Change| {
-            engine.take_in(change.clone(), now);
+        let mut take_in = |change: Change| {
+            touched.note(&change, &self.beside);
+            engine.take_in(change, now);
             processor_time().saturating_sub(before) < TAKING_IN_MAX
         };
         let cut = self.queue.cut_while(clock::now(), &mut take_in);
         self.advance(&cut.positions);
-        let mut puts = cut.changes.iter();
-        let put = puts.find(|change| matches!(change, Change::Put(_)));
-        let object = put.map(|change| change.key().clone());
-        self.commit(&cut.changes, now, cut.since);
+        let object = touched.put.take();
+        self.commit(touched, now, cut.since);
         let cost = (self.processor_time)().saturating_sub(before);
         self.charge(cut.holders, cost, object);
     }
@@ -295,27 +295,22 @@ impl<O: Outlet> Control<O> {
     /// Translates what came at `since` or later.
     fn translate(&mut self, changes: Vec<Change>, since: Instant) {
         let now = clock::unix_seconds();
-        for change in &changes {
-            self.engine.take_in(change.clone(), now);
+        let mut touched = Touched::default();
+        for change in changes {
+            touched.note(&change, &self.beside);
+            self.engine.take_in(change, now);
         }
-        self.commit(&changes, now, since);
+        self.commit(touched, now, since);
     }
 
-    /// Translates these changes, which were taken in; the oldest came at `since`.
-    fn commit(&mut self, changes: &[Change], now: i64, since: Instant) {
+    /// Translates what was taken in; the oldest change came at `since`.
+    fn commit(&mut self, touched: Touched, now: i64, since: Instant) {
         self.board.work().batches.inc();
-        let keys = changes.iter().map(Change::key);
-        let ingresses = keys.filter(|key| key.kind == ObjectKind::Ingress);
-        let ingresses = ingresses.cloned().collect();
-        let pods = changes.iter().map(Change::key);
-        let pods = pods.filter(|key| key.kind == ObjectKind::Pod && self.beside.knows(key.id()));
-        let pods: Vec<Arc<str>> = pods.map(|key| key.id().clone()).collect();
         let outcome = self.engine.apply(Vec::new(), now);
-        self.publish(outcome, since, ingresses);
-        let mut former = pods
-            .iter()
-            .filter_map(|pod| self.beside.look(&self.engine, pod));
-        let former: Vec<Arc<str>> = former.by_ref().collect();
+        self.publish(outcome, since, touched.ingresses);
+        let pods = touched.pods.iter();
+        let former = pods.filter_map(|pod| self.beside.look(&self.engine, pod));
+        let former: Vec<Arc<str>> = former.collect();
         for view in &former {
             self.remove_view(view);
         }
@@ -354,6 +349,32 @@ impl<O: Outlet> Control<O> {
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
         self.board.set_others(&self.engine, &outcome.others);
+    }
+}
+
+/// What is remembered of changes once the engine has them. The objects themselves are not, so that
+/// nothing of a first list stays in memory beside what the engine keeps of it.
+#[derive(Default)]
+struct Touched {
+    /// The Ingresses, which wait to be live.
+    ingresses: Vec<ObjectKey>,
+    /// The Pods whose proxies have asked.
+    pods: Vec<Arc<str>>,
+    /// The first object that was not removed.
+    put: Option<ObjectKey>,
+}
+
+impl Touched {
+    fn note(&mut self, change: &Change, beside: &Beside) {
+        let key = change.key();
+        match key.kind {
+            ObjectKind::Ingress => self.ingresses.push(key.clone()),
+            ObjectKind::Pod if beside.knows(key.id()) => self.pods.push(key.id().clone()),
+            _ => {}
+        }
+        if self.put.is_none() && matches!(change, Change::Put(_)) {
+            self.put = Some(key.clone());
+        }
     }
 }
 

@@ -132,8 +132,8 @@ impl Controller {
         };
         let endpoints = Endpoints::new([Endpoint::even(endpoint)].into());
         self.put(vec![
-            (host, Value::Upstream(upstream)),
-            (host, Value::Endpoints(endpoints)),
+            (host, Value::Upstream(Box::new(upstream))),
+            (host, Value::Endpoints(Box::new(endpoints))),
             (host, Value::Certificate(Box::new(certificate))),
             (host, Value::Domain(Box::new(domain))),
             (host, Value::Route(Box::new(route))),

@@ -42,7 +42,7 @@ pub fn world(port: u16, form: Form) -> Snapshot {
         let endpoints = Endpoints::new([Endpoint::even((address, port).into())].into());
         let resource = Resource {
             origin: Origin::settings(),
-            value: Value::Endpoints(endpoints),
+            value: Value::Endpoints(Box::new(endpoints)),
         };
         let output = (Name::new(format!("e{number}")), resource);
         writer.replace(&[], vec![output], &mut Delta::default());

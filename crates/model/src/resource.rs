@@ -92,9 +92,9 @@ pub enum Value {
     /// See [`Routes`]; of the kind of [`Route`].
     Routes(Box<Routes>),
     /// See [`Upstream`].
-    Upstream(Upstream),
+    Upstream(Box<Upstream>),
     /// See [`Endpoints`].
-    Endpoints(Endpoints),
+    Endpoints(Box<Endpoints>),
     /// See [`Trust`].
     Trust(Box<Trust>),
     /// See [`StreamRoute`].

@@ -50,6 +50,9 @@ pub struct Sealed {
 /// refers to one weakly.
 pub type SealedArc = triomphe::Arc<Sealed>;
 
+/// With the count in front of it, one fits the 112 bytes that the allocator has a class for.
+const _: () = assert!(size_of::<Sealed>() <= 104);
+
 #[derive(Clone, Debug)]
 enum Body {
     Value(Resource),

@@ -122,11 +122,12 @@ struct Lane {
     deferred: Option<Instant>,
 }
 
-/// The changes that are translated at once.
+/// The changes that are translated at once, one per object: what is left of them once they were
+/// taken in.
 #[derive(Debug)]
 pub(super) struct Cut {
-    /// The changes, one per object.
-    pub changes: Vec<Change>,
+    /// How many there are.
+    pub count: usize,
     /// How far the sources are contained once these changes are applied: nothing of what came
     /// up to there waits any more.
     pub positions: Positions,
@@ -239,23 +240,17 @@ impl Queue {
         self.marks.add(waiting, now, batch.positions);
     }
 
-    /// The next changes to translate, however long they take to take in.
-    #[cfg(test)]
-    pub(super) fn cut(&mut self, now: Instant) -> Cut {
-        self.cut_while(now, &mut |_| true)
-    }
-
     /// The next changes to translate: of each namespace in turn at most its share, or those of one
     /// that goes alone. Each is taken in by `take_in`, which says whether there is time for more.
     /// The others stay where they are, but for those that came together with it.
     pub(super) fn cut_while(
         &mut self,
         now: Instant,
-        take_in: &mut dyn FnMut(&Change) -> bool,
+        take_in: &mut dyn FnMut(Change) -> bool,
     ) -> Cut {
         self.release(now);
         let mut cut = Cut {
-            changes: Vec::new(),
+            count: 0,
             positions: Vec::new(),
             since: now,
             holders: Holders::default(),
@@ -268,7 +263,7 @@ impl Queue {
             self.take(namespace, room, &mut cut, now, take_in);
         } else {
             for _ in 0..self.together.len() {
-                let room = self.shares.cut_changes_max - cut.changes.len();
+                let room = self.shares.cut_changes_max - cut.count;
                 if room == 0 {
                     break;
                 }
@@ -442,7 +437,7 @@ impl Queue {
         room: usize,
         cut: &mut Cut,
         now: Instant,
-        take_in: &mut dyn FnMut(&Change) -> bool,
+        take_in: &mut dyn FnMut(Change) -> bool,
     ) -> bool {
         let Some(lane) = self.namespaces.get_mut(&namespace) else {
             return true;
@@ -466,8 +461,8 @@ impl Queue {
             if let Some(since) = self.marks.leave(mark) {
                 cut.since = cut.since.min(since);
             }
-            has_time = take_in(&change);
-            cut.changes.push(change);
+            has_time = take_in(change);
+            cut.count += 1;
         }
         match lane.keys.is_empty() {
             true => drop(self.namespaces.remove(&namespace)),

@@ -46,7 +46,7 @@ impl World {
     /// Adds a resource, and says that an Ingress changed by it.
     fn commit(&mut self, since: Instant) -> Snapshot {
         let number = self.names.len();
-        let value = Value::Endpoints(Endpoints::new(Box::default()));
+        let value = Value::Endpoints(Box::new(Endpoints::new(Box::default())));
         let resource = Resource {
             origin: Origin::settings(),
             value,

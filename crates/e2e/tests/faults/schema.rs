@@ -201,7 +201,7 @@ fn sealed(name: &str, port: u16) -> Sealed {
     let endpoint = Endpoint::even(([10, 0, 0, 1], port).into());
     let resource = Resource {
         origin: Origin::settings(),
-        value: Value::Endpoints(Endpoints::new([endpoint].into())),
+        value: Value::Endpoints(Box::new(Endpoints::new([endpoint].into()))),
     };
     Sealer::new(KEY, Form::Encoded).seal(Name::from(name), resource)
 }

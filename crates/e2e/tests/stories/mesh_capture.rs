@@ -197,11 +197,11 @@ fn stream_route(listener: &str, upstream: &str) -> Value {
 }
 
 fn original(source: Option<&str>) -> Value {
-    Value::Upstream(Upstream {
+    Value::Upstream(Box::new(Upstream {
         original_destination: true,
         source_address: source.map(|source| Box::new(source.parse().unwrap())),
         ..Upstream::plain(Protocol::Http1)
-    })
+    }))
 }
 
 /// An upstream of one endpoint, which speaks mutual TLS of the mesh as this account, or none.
@@ -227,8 +227,8 @@ fn to(name: &'static str, address: &str, account: Option<&str>) -> Vec<(&'static
     };
     let endpoints = Endpoints::new([endpoint].into());
     vec![
-        (name, Value::Upstream(upstream)),
-        (name, Value::Endpoints(endpoints)),
+        (name, Value::Upstream(Box::new(upstream))),
+        (name, Value::Endpoints(Box::new(endpoints))),
     ]
 }
 

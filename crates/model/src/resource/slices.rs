@@ -172,7 +172,7 @@ mod tests {
         let sealed = parts.map(|(name, part)| {
             let resource = Resource {
                 origin: Origin::settings(),
-                value: Value::Endpoints(part),
+                value: Value::Endpoints(Box::new(part)),
             };
             let sealed = sealer.seal(name, resource);
             let size = (sealed.version(), sealed.bytes_encoded());

@@ -7,7 +7,7 @@ use crate::{
 
 fn put(snapshot: &mut Snapshot, sealer: &mut Sealer, name: &str, port: u16) {
     let address = ([10, 0, 0, 1], port).into();
-    let value = Value::Endpoints(Endpoints::new([Endpoint::even(address)].into()));
+    let value = Value::Endpoints(Box::new(Endpoints::new([Endpoint::even(address)].into())));
     let origin = Origin::settings();
     let sealed = sealer.seal(Name::from(name), Resource { origin, value });
     snapshot.apply(&Change {

@@ -340,7 +340,7 @@ fn a_capture_that_makes_no_sense_is_refused() {
     let mut upstream = upstream::mesh();
     upstream.dns = upstream::third().dns;
     assert_eq!(
-        decode(&encoded(&resource(Value::Upstream(upstream)))),
+        decode(&encoded(&resource(Value::Upstream(Box::new(upstream))))),
         Err(WireError::Invalid(
             "combination of DNS and original destination"
         ))

@@ -14,7 +14,7 @@ fn writer() -> Writer {
 
 fn endpoints(name: &str, port: u16) -> (Name, Resource) {
     let address = ([10, 0, 0, 1], port).into();
-    let value = Value::Endpoints(Endpoints::new([Endpoint::even(address)].into()));
+    let value = Value::Endpoints(Box::new(Endpoints::new([Endpoint::even(address)].into())));
     (
         Name::from(name),
         Resource {

@@ -254,10 +254,10 @@ mod tests {
                 })),
                 ..UpstreamOptions::default()
             };
-            check(&Value::Upstream(Upstream {
+            check(&Value::Upstream(Box::new(Upstream {
                 options: Some(Box::new(options)),
                 ..Upstream::plain(Protocol::Http1)
-            }))
+            })))
         };
         assert_eq!(with("c", "/", "Strict"), Ok(()));
         assert_eq!(with("c\r\n", "/", ""), Err(Splitting("cookie name")));

@@ -18,7 +18,7 @@ fn commit(sealer: &mut Sealer, revision: u64, names: &[String]) -> Logged {
     logged.key = (revision == 1).then_some(KEY);
     for name in names {
         let address = ([10, 0, 0, 1], revision as u16).into();
-        let value = Value::Endpoints(Endpoints::new([Endpoint::even(address)].into()));
+        let value = Value::Endpoints(Box::new(Endpoints::new([Endpoint::even(address)].into())));
         let origin = Origin::settings();
         let sealed = sealer.seal(Name::from(&**name), Resource { origin, value });
         let bytes = sealed.encoded().unwrap().clone();

@@ -62,14 +62,14 @@ impl World {
     }
 
     pub(crate) fn put_upstream(&mut self, name: &str) {
-        let value = Value::Upstream(Upstream {
+        let value = Value::Upstream(Box::new(Upstream {
             protocol: Protocol::Http1,
             dns: None,
             tls: None,
             options: None,
             original_destination: false,
             source_address: None,
-        });
+        }));
         self.put_value(name, value);
     }
 
@@ -114,7 +114,7 @@ fn endpoints(port: u16, count: u32) -> Resource {
         |number: u32| Endpoint::even((std::net::Ipv4Addr::from(number + 0x0a00_0001), port).into());
     Resource {
         origin: Origin::settings(),
-        value: Value::Endpoints(Endpoints::new((0..count).map(endpoint).collect())),
+        value: Value::Endpoints(Box::new(Endpoints::new((0..count).map(endpoint).collect()))),
     }
 }
 

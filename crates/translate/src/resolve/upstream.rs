@@ -182,7 +182,7 @@ fn outside(
         kind: OriginKind::Ingress,
         id: format!("{namespace}/{host}").into(),
     };
-    let value = Value::Upstream(upstream);
+    let value = Value::Upstream(Box::new(upstream));
     let resource = Resource { origin, value };
     output.resources.push((Name::new(name.clone()), resource));
     output
@@ -298,8 +298,11 @@ impl Draft<'_> {
         let endpoints = found(place, &mut upstream);
         let parts = endpoints.map(|(all, hashes)| all.divide_by(self.name, &hashes));
         let parts = parts.into_iter().flatten();
-        let upstream = (Name::new(self.name.clone()), Value::Upstream(upstream));
-        let values = parts.map(|(name, part)| (name, Value::Endpoints(part)));
+        let upstream = (
+            Name::new(self.name.clone()),
+            Value::Upstream(Box::new(upstream)),
+        );
+        let values = parts.map(|(name, part)| (name, Value::Endpoints(Box::new(part))));
         for (name, value) in std::iter::once(upstream).chain(values) {
             let origin = self.origin.clone();
             output.resources.push((name, Resource { origin, value }));

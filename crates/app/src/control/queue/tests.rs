@@ -5,13 +5,39 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
-use myriad_base::clock;
+use myriad_base::clock::{self, Instant};
 use myriad_model::{Digest, Form, Sealer, Writer};
 use myriad_translate::Engine;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Fairness, Queue, Shares, Turn};
+use super::{Fairness, Holders, Positions, Queue, Shares, Turn};
+
+/// A cut, and the changes that were taken in with it.
+struct WholeCut {
+    changes: Vec<Change>,
+    positions: Positions,
+    since: Instant,
+    holders: Holders,
+}
+
+impl Queue {
+    /// The next changes to translate, however long they take to take in.
+    fn cut(&mut self, now: Instant) -> WholeCut {
+        let mut changes = Vec::new();
+        let cut = self.cut_while(now, &mut |change| {
+            changes.push(change);
+            true
+        });
+        assert_eq!(changes.len(), cut.count);
+        WholeCut {
+            changes,
+            positions: cut.positions,
+            since: cut.since,
+            holders: cut.holders,
+        }
+    }
+}
 
 fn ingress(namespace: &str, number: usize, service: &str) -> Object {
     let value = json!({

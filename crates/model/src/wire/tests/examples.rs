@@ -277,16 +277,16 @@ pub(super) fn examples() -> Vec<(&'static str, Value)> {
             })),
         ),
         ("route", Value::Route(Box::new(route))),
-        ("upstream", Value::Upstream(upstream)),
+        ("upstream", Value::Upstream(Box::new(upstream))),
         (
             "endpoints",
-            Value::Endpoints(Endpoints::new(
+            Value::Endpoints(Box::new(Endpoints::new(
                 [Endpoint {
                     weight: 2,
                     ..Endpoint::even("10.1.2.3:8080".parse().unwrap())
                 }]
                 .into(),
-            )),
+            ))),
         ),
         ("second route", Value::Route(Box::new(second_route()))),
     ];
@@ -327,10 +327,13 @@ fn third_route() -> Route {
 /// Resources that need the third schema.
 fn third_examples() -> Vec<(&'static str, Value)> {
     vec![
-        ("third upstream", Value::Upstream(upstream::third())),
+        (
+            "third upstream",
+            Value::Upstream(Box::new(upstream::third())),
+        ),
         (
             "third endpoints",
-            Value::Endpoints(upstream::third_endpoints()),
+            Value::Endpoints(Box::new(upstream::third_endpoints())),
         ),
         (
             "third trust",
@@ -359,9 +362,12 @@ fn third_examples() -> Vec<(&'static str, Value)> {
         ("third mesh domain", Value::Domain(Box::new(mesh_domain()))),
         (
             "third mesh endpoints",
-            Value::Endpoints(upstream::mesh_endpoints()),
+            Value::Endpoints(Box::new(upstream::mesh_endpoints())),
         ),
-        ("third mesh upstream", Value::Upstream(upstream::mesh())),
+        (
+            "third mesh upstream",
+            Value::Upstream(Box::new(upstream::mesh())),
+        ),
         ("third domain", Value::Domain(Box::new(third_domain()))),
         (
             "third stream route",

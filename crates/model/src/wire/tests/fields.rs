@@ -84,10 +84,10 @@ fn each_field_that_came_later_raises_the_schema_alone() {
     assert_eq!(with_policy(&|it| it.sources_denied = denied.into()), 3);
 
     let upstream = |dns: Dns| {
-        schema(Value::Upstream(Upstream {
+        schema(Value::Upstream(Box::new(Upstream {
             dns: Some(Box::new(dns)),
             ..Upstream::plain(Protocol::Http1)
-        }))
+        })))
     };
     assert_eq!(upstream(Dns::strict("a.example", 80)), 1);
     let mut two = Dns::strict("a.example", 80);
@@ -98,7 +98,7 @@ fn each_field_that_came_later_raises_the_schema_alone() {
     heavy.names[0].weight = 2;
     assert_eq!(upstream(heavy), 3);
     let h2c = Upstream::plain(Protocol::H2c);
-    assert_eq!(schema(Value::Upstream(h2c)), 3);
+    assert_eq!(schema(Value::Upstream(Box::new(h2c))), 3);
 }
 
 /// A route with the policy of another one, changed so, as it comes back.

@@ -87,12 +87,12 @@ fn endpoints_say_where_they_are_and_name_no_locality_that_is_not_listed() {
         endpoints.endpoints[0].locality = locality;
         let known = ["eu/a/1", "eu/b"].get(usize::from(locality).wrapping_sub(1));
         assert_eq!(endpoints.locality(0), known.copied());
-        let value = Value::Endpoints(endpoints.clone());
+        let value = Value::Endpoints(Box::new(endpoints.clone()));
         let back = decode(&encoded(&resource(value.clone()))).unwrap();
         assert_eq!(back.value, value);
     }
     endpoints.endpoints[0].locality = 3;
-    let value = Value::Endpoints(endpoints);
+    let value = Value::Endpoints(Box::new(endpoints));
     let refused = Err(WireError::Invalid("locality"));
     assert_eq!(decode(&encoded(&resource(value))), refused);
 }
@@ -169,10 +169,10 @@ fn a_tunnel_to_what_is_no_host_is_refused() {
             host: host.into(),
             port,
         }));
-        let value = Value::Upstream(Upstream {
+        let value = Value::Upstream(Box::new(Upstream {
             options: Some(Box::new(options)),
             ..third()
-        });
+        }));
         assert!(decode(&encoded(&resource(value))).is_err(), "{host:?}");
     }
 }
@@ -191,10 +191,10 @@ fn a_table_that_is_no_prime_or_too_large_is_refused() {
             parts: Box::default(),
             table,
         }));
-        let value = Value::Upstream(Upstream {
+        let value = Value::Upstream(Box::new(Upstream {
             options: Some(Box::new(options)),
             ..third()
-        });
+        }));
         let refused = Err(WireError::Invalid("size of a table of hashes"));
         assert_eq!(decode(&encoded(&resource(value))), refused, "{table:?}");
     }
@@ -307,7 +307,7 @@ proptest! {
             original_destination: original && names == 0,
             source_address: source.map(Box::new),
         };
-        let resource = resource(Value::Upstream(value));
+        let resource = resource(Value::Upstream(Box::new(value)));
         prop_assert_eq!(decode(&encoded(&resource)), Ok(resource));
     }
 }
@@ -316,7 +316,7 @@ proptest! {
 fn a_part_of_endpoints_is_refused_by_who_would_take_it_for_all() {
     let mut endpoints = third_endpoints();
     endpoints.is_part = true;
-    let part = resource(Value::Endpoints(endpoints));
+    let part = resource(Value::Endpoints(Box::new(endpoints)));
     let needed = WireError::NewerSchema {
         needed: 4,
         understood: 3,

@@ -168,14 +168,14 @@ mod tests {
         let with = |change: fn(&mut UpstreamOptions)| {
             let mut options = UpstreamOptions::default();
             change(&mut options);
-            let value = Value::Upstream(Upstream {
+            let value = Value::Upstream(Box::new(Upstream {
                 protocol: Protocol::Http1,
                 dns: None,
                 tls: None,
                 options: Some(Box::new(options)),
                 original_destination: false,
                 source_address: None,
-            });
+            }));
             let origin = Origin {
                 kind: OriginKind::Ingress,
                 id: "ns/u".into(),

@@ -74,14 +74,14 @@ fn value(kind: Kind, content: u8) -> Value {
             idle_timeout: Duration::ZERO,
             connect_timeout: Duration::from_secs(1),
         })),
-        Kind::Upstream => Value::Upstream(Upstream::plain(
+        Kind::Upstream => Value::Upstream(Box::new(Upstream::plain(
             [Protocol::Http1, Protocol::Https1][usize::from(content % 2)],
-        )),
-        Kind::Endpoints => Value::Endpoints(Endpoints::new(
+        ))),
+        Kind::Endpoints => Value::Endpoints(Box::new(Endpoints::new(
             (0..content % 4)
                 .map(|last| Endpoint::even(([192, 0, 2, last], 80).into()))
                 .collect(),
-        )),
+        ))),
         Kind::AccessPolicy => access_policy(content),
         Kind::Provider => provider(content),
         Kind::Telemetry => telemetry(content),
@@ -283,10 +283,10 @@ fn members(tables: &Tables) -> Vec<(u8, u64)> {
 fn the_endpoints_of_an_upstream_are_those_of_all_its_parts() {
     let part = |numbers: std::ops::Range<u8>| {
         let endpoints = numbers.map(|last| Endpoint::even(([192, 0, 2, last], 80).into()));
-        Value::Endpoints(Endpoints {
+        Value::Endpoints(Box::new(Endpoints {
             is_part: true,
             ..Endpoints::new(endpoints.collect())
-        })
+        }))
     };
     let names = ["u", "u", "u#7"].map(Name::from);
     let kinds = [Kind::Upstream, Kind::Endpoints, Kind::Endpoints];
@@ -303,7 +303,7 @@ fn the_endpoints_of_an_upstream_are_those_of_all_its_parts() {
         apply(tables, &mut targets, changes);
         targets.len()
     };
-    let upstream = || Value::Upstream(Upstream::plain(Protocol::Http1));
+    let upstream = || Value::Upstream(Box::new(Upstream::plain(Protocol::Http1)));
     // An address that moves between parts is in both for a while.
     assert_eq!(
         put(&mut tables, vec![upstream(), part(0..3), part(2..5)]),
@@ -394,12 +394,12 @@ impl Large {
 
     /// How many targets are looked up for these parts, and how many endpoints weighed.
     fn put(&mut self, parts: Vec<(Name, Endpoints)>) -> (u64, u64) {
-        let upstream = Value::Upstream(Upstream {
+        let upstream = Value::Upstream(Box::new(Upstream {
             options: Some(Box::new(self.options.clone())),
             ..Upstream::plain(Protocol::Http1)
-        });
+        }));
         let parts = parts.into_iter();
-        let parts = parts.map(|(name, part)| (name, Value::Endpoints(part)));
+        let parts = parts.map(|(name, part)| (name, Value::Endpoints(Box::new(part))));
         let outputs = std::iter::once((Name::from("u"), upstream)).chain(parts);
         let outputs = outputs.map(|(name, value)| {
             let origin = Origin::settings();

@@ -104,8 +104,8 @@ pub(super) fn put(world: &mut World, name: &str, address: SocketAddr) {
     };
     let endpoints = [Endpoint::even(address)].into();
     world.put_all(vec![
-        (name, Value::Upstream(upstream)),
-        (name, Value::Endpoints(Endpoints::new(endpoints))),
+        (name, Value::Upstream(Box::new(upstream))),
+        (name, Value::Endpoints(Box::new(Endpoints::new(endpoints)))),
     ]);
 }
 

@@ -547,7 +547,7 @@ async fn an_upstream_by_name_is_resolved() {
             original_destination: false,
             source_address: None,
         };
-        world.put(name, Value::Upstream(upstream));
+        world.put(name, Value::Upstream(Box::new(upstream)));
         world.put_route(name, route("a.example", &format!("/{name}"), name));
     }
     for _ in 0..2 {

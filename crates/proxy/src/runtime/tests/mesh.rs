@@ -131,11 +131,11 @@ fn stream_route(listener: &str, hosts: &[&str], destination: &str, upstream: &st
 
 /// Leads to what connections were meant for, from where the rules leave them alone.
 fn original(protocol: Protocol) -> Value {
-    Value::Upstream(Upstream {
+    Value::Upstream(Box::new(Upstream {
         original_destination: true,
         source_address: Some(Box::new([127, 0, 0, 6].into())),
         ..Upstream::plain(protocol)
-    })
+    }))
 }
 
 fn address(text: &str) -> SocketAddr {
@@ -284,7 +284,7 @@ async fn what_is_not_declared_is_found_out() {
         source_address: Some(Box::new([127, 0, 0, 6].into())),
         ..Upstream::plain(Protocol::Http1)
     };
-    world.put("tls", Value::Upstream(of_bytes));
+    world.put("tls", Value::Upstream(Box::new(of_bytes)));
     world.put(
         "sni",
         stream_route(name, &["a.example"], "0.0.0.0/0", "tls"),

@@ -28,8 +28,8 @@ fn put(world: &mut World, endpoints: &[SocketAddr], upstream: Upstream) {
     endpoints.sort_by_key(|endpoint| endpoint.address);
     let endpoints = endpoints.into();
     world.put_all(vec![
-        ("u", Value::Upstream(upstream)),
-        ("u", Value::Endpoints(Endpoints::new(endpoints))),
+        ("u", Value::Upstream(Box::new(upstream))),
+        ("u", Value::Endpoints(Box::new(Endpoints::new(endpoints)))),
     ]);
 }
 

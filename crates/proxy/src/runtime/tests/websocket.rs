@@ -96,8 +96,8 @@ async fn world(speaks: Speaks) -> (World, TcpListener) {
     let address = listener.local_addr().unwrap();
     let endpoints = Endpoints::new([Endpoint::even(address)].into());
     world.put_all(vec![
-        ("u", Value::Upstream(upstream)),
-        ("u", Value::Endpoints(endpoints)),
+        ("u", Value::Upstream(Box::new(upstream))),
+        ("u", Value::Endpoints(Box::new(endpoints))),
     ]);
     world.put_domain("a.example", &["a.example"], Default::default());
     world.put_route("r", route("a.example", "/", "u"));

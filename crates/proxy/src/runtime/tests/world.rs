@@ -187,8 +187,8 @@ impl World {
         endpoints.sort_by_key(|endpoint| endpoint.address);
         let endpoints = endpoints.into();
         self.put_all(vec![
-            (name, Value::Upstream(upstream)),
-            (name, Value::Endpoints(Endpoints::new(endpoints))),
+            (name, Value::Upstream(Box::new(upstream))),
+            (name, Value::Endpoints(Box::new(Endpoints::new(endpoints)))),
         ]);
     }
 

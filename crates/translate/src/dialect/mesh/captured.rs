@@ -118,7 +118,7 @@ pub(super) fn translate_elsewhere(reader: &mut Reader<'_>) -> Output {
     push(
         &mut output,
         Name::from(ELSEWHERE),
-        Value::Upstream(upstream),
+        Value::Upstream(Box::new(upstream)),
     );
     let upstreams = [weighted(Name::from(ELSEWHERE))];
     let stream_route = stream_route([name.clone()].into(), LAST_RANK, upstreams);

@@ -248,10 +248,10 @@ impl Port {
             options: options.map(Box::new),
             ..Upstream::plain(protocol)
         };
-        self.push(name.clone(), Value::Upstream(upstream), output);
+        self.push(name.clone(), Value::Upstream(Box::new(upstream)), output);
         if let Inner::At(address) = self.inner {
             let endpoints = Endpoints::new([Endpoint::even(address)].into());
-            self.push(name.clone(), Value::Endpoints(endpoints), output);
+            self.push(name.clone(), Value::Endpoints(Box::new(endpoints)), output);
         }
     }
 

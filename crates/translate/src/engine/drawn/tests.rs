@@ -14,7 +14,7 @@ fn endpoints(port: u16) -> Resource {
     let endpoints = [Endpoint::even(([10, 0, 0, 1], port).into())];
     Resource {
         origin: Origin::settings(),
-        value: Value::Endpoints(Endpoints::new(endpoints.into())),
+        value: Value::Endpoints(Box::new(Endpoints::new(endpoints.into()))),
     }
 }
 

@@ -123,7 +123,7 @@ async fn bytes_are_told_while_they_flow(mut world: World) {
         ..myriad_model::Endpoint::even(super::address("10.9.1.20:25"))
     };
     let endpoints = myriad_model::Endpoints::new([endpoint].into());
-    world.put("mail", Value::Endpoints(endpoints));
+    world.put("mail", Value::Endpoints(Box::new(endpoints)));
     let all = stream_route("outbound/any:25", &[], "0.0.0.0/0", "mail");
     world.put("mail out", all);
     let mut client = connect("10.9.0.10:25").await;

@@ -85,8 +85,8 @@ pub(super) fn put_secured(world: &mut World, name: &str, protocol: Protocol, acc
     };
     let endpoints = Endpoints::new([endpoint].into());
     world.put_all(vec![
-        (name, Value::Upstream(upstream)),
-        (name, Value::Endpoints(endpoints)),
+        (name, Value::Upstream(Box::new(upstream))),
+        (name, Value::Endpoints(Box::new(endpoints))),
     ]);
 }
 
@@ -309,7 +309,7 @@ async fn permissive_takes_the_mesh_plain_text_and_tls_of_the_workload() {
         ..Endpoint::even(address("10.9.1.20:25"))
     };
     let endpoints = Endpoints::new([endpoint].into());
-    world.put("mail", Value::Endpoints(endpoints));
+    world.put("mail", Value::Endpoints(Box::new(endpoints)));
     world.put(
         "mail out",
         stream_route("outbound/any:25", &[], "0.0.0.0/0", "mail"),
