@@ -29,6 +29,11 @@ const LINEAR_MAX: usize = 16;
 /// The most entries of the lists of one kind of object that are kept open at a time.
 const KEPT_ENTRIES_MAX: usize = 1 << 18;
 
+/// The entries that a Service or an EndpointSlice counts for beside its own, so that at most some
+/// thousands are open at a time. To open a small one again costs little; to hold all of a first
+/// list until its end would leave holes in memory everywhere among what stays.
+const OBJECT_ENTRIES: usize = 64;
+
 /// The objects that were opened in a batch.
 #[derive(Default)]
 struct OpenShared {
@@ -288,7 +293,8 @@ impl Reader<'_> {
         let opened = Arc::new(OpenedService::new(service));
         if let Some(open) = self.open_mut::<OpenShared>() {
             let key = opened.meta.key.id().clone();
-            open.services.keep(key, opened.clone(), entries);
+            open.services
+                .keep(key, opened.clone(), OBJECT_ENTRIES + entries);
         }
         Some(opened)
     }
@@ -307,7 +313,8 @@ impl Reader<'_> {
         let entries = opened.count();
         self.count_entries(entries);
         if let Some(open) = self.open_mut::<OpenShared>() {
-            open.heads.keep(service.clone(), opened.clone(), entries);
+            open.heads
+                .keep(service.clone(), opened.clone(), OBJECT_ENTRIES + entries);
         }
         opened
     }
@@ -325,7 +332,8 @@ impl Reader<'_> {
         let entries = slice.endpoints.len() + slice.ports.len();
         self.count_entries(entries);
         if let Some(open) = self.open_mut::<OpenShared>() {
-            open.slices.keep(id.clone(), slice.clone(), entries);
+            open.slices
+                .keep(id.clone(), slice.clone(), OBJECT_ENTRIES + entries);
         }
         Some(slice)
     }
