@@ -352,7 +352,7 @@ impl<O: Outlet> Control<O> {
     }
 }
 
-/// What is remembered of changes once the engine has them. The objects themselves are not, so that
+/// The parts of changes that are remembered once the engine has them. The objects are not, so that
 /// nothing of a first list stays in memory beside what the engine keeps of it.
 #[derive(Default)]
 struct Touched {
