@@ -117,7 +117,12 @@ impl<O: Outlet> Control<O> {
         }
         if self.queue.is_due(clock::now()) {
             self.translate_cut();
+            self.translate_postponed();
             // Whoever fills the inbox may run on this very thread.
+            tokio::task::yield_now().await;
+            return true;
+        }
+        if self.translate_postponed() {
             tokio::task::yield_now().await;
             return true;
         }
@@ -150,6 +155,7 @@ impl<O: Outlet> Control<O> {
                 while !self.queue.is_empty() {
                     self.translate_cut();
                 }
+                while self.translate_postponed() {}
                 self.position = Position {
                     epoch,
                     revisions: Vec::new(),
@@ -272,6 +278,21 @@ impl<O: Outlet> Control<O> {
         self.charge(cut.holders, cost, object);
     }
 
+    /// Translates some of what was postponed, if there is anything, for no longer than a cut may
+    /// take changes in. Nobody is charged for it.
+    fn translate_postponed(&mut self) -> bool {
+        if !self.engine.has_postponed() {
+            return false;
+        }
+        let (now, since) = (clock::unix_seconds(), clock::now());
+        let before = (self.processor_time)();
+        let processor_time = &self.processor_time;
+        let mut has_time = || processor_time().saturating_sub(before) < TAKING_IN_MAX;
+        let outcome = self.engine.work_off(now, &mut has_time);
+        self.publish(outcome, since, Vec::new());
+        true
+    }
+
     /// Charges the namespaces of a cut what it cost; `object` is one of them all.
     fn charge(&mut self, holders: Holders, cost: Duration, object: Option<ObjectKey>) {
         let now = clock::now();
@@ -306,7 +327,7 @@ impl<O: Outlet> Control<O> {
     /// Translates what was taken in; the oldest change came at `since`.
     fn commit(&mut self, touched: Touched, now: i64, since: Instant) {
         self.board.work().batches.inc();
-        let outcome = self.engine.apply(Vec::new(), now);
+        let outcome = self.engine.apply_taken_in(now);
         self.publish(outcome, since, touched.ingresses);
         let pods = touched.pods.iter();
         let former = pods.filter_map(|pod| self.beside.look(&self.engine, pod));

@@ -14,6 +14,7 @@ mod needs;
 mod output;
 mod parts;
 mod ports;
+mod postponed;
 mod reach;
 mod reader;
 mod revisit;
@@ -65,6 +66,7 @@ use late::Late;
 use ledger::Ledger;
 use memory::Memories;
 use parts::Parts;
+use postponed::Postponed;
 use revisit::Partings;
 use sealing::SealedParts;
 use tally::Tally;
@@ -102,6 +104,8 @@ pub struct Engine {
     now: i64,
     /// The objects that were taken in and are not translated yet.
     run: Run,
+    /// The units that objects of other namespaces woke, and that run later.
+    postponed: Postponed,
     /// Whether an outcome was given; the first carries what follows from settings alone.
     is_started: bool,
 }
@@ -216,6 +220,7 @@ impl Engine {
             writer,
             now: 0,
             run: Run::default(),
+            postponed: Postponed::default(),
             is_started: false,
         };
         let listeners = engine.listeners(Role::Ingress);
@@ -248,12 +253,24 @@ impl Engine {
         self.run = run;
     }
 
-    /// Applies one batch at a time (seconds since the epoch) and returns what it changed. Of
-    /// several changes of one object the last one holds.
+    /// Applies one batch at a time (seconds since the epoch) and all that was postponed, and
+    /// returns what it changed. Of several changes of one object the last one holds.
     pub fn apply(&mut self, changes: Vec<Change>, now: i64) -> Outcome {
-        let bytes_encoded = self.writer.bytes_encoded();
         self.now = self.now.max(now);
         self.load(changes);
+        let mut run = std::mem::take(&mut self.run);
+        for id in self.postponed.take_all() {
+            self.mark(id, true, &mut run);
+        }
+        self.run = run;
+        self.apply_taken_in(now)
+    }
+
+    /// Applies what was taken in (seconds since the epoch) and returns what it changed. Units
+    /// beyond the first that objects of other namespaces wake are postponed.
+    pub fn apply_taken_in(&mut self, now: i64) -> Outcome {
+        let bytes_encoded = self.writer.bytes_encoded();
+        self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
         if !std::mem::replace(&mut self.is_started, true) {
             self.leave_old_claims();
@@ -263,6 +280,33 @@ impl Engine {
         }
         self.mark_due(&mut run);
         self.drain(&mut run);
+        self.conclude(run, bytes_encoded)
+    }
+
+    /// Whether units are postponed.
+    pub fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// Runs postponed units, some of each namespace in turn, for as long as there is time after
+    /// each turn (seconds since the epoch), and returns what that changed.
+    pub fn work_off(&mut self, now: i64, has_time: &mut dyn FnMut() -> bool) -> Outcome {
+        let bytes_encoded = self.writer.bytes_encoded();
+        self.now = self.now.max(now);
+        let mut run = std::mem::take(&mut self.run);
+        loop {
+            for id in self.postponed.next_turn() {
+                self.mark(id, true, &mut run);
+            }
+            self.drain(&mut run);
+            if self.postponed.is_empty() || !has_time() {
+                return self.conclude(run, bytes_encoded);
+            }
+        }
+    }
+
+    /// The outcome of a batch, before which so many bytes were encoded.
+    fn conclude(&mut self, mut run: Run, bytes_encoded: u64) -> Outcome {
         self.objects.settle();
         self.parts.settle();
         self.views.settle();
@@ -283,7 +327,7 @@ impl Engine {
 
     /// Lets time pass, so that certificates come of age, near their end and expire.
     pub fn tick(&mut self, now: i64) -> Outcome {
-        self.apply(Vec::new(), now)
+        self.apply_taken_in(now)
     }
 
     /// When [`Engine::tick`] next has something to do, in seconds since the epoch.

@@ -10,7 +10,7 @@ use myriad_translate::{ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares};
+use super::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares, TAKING_IN_MAX};
 use crate::board::Board;
 use crate::live::Live;
 
@@ -362,4 +362,71 @@ async fn what_another_replica_saw_of_claims_is_translated_at_once() {
         panic!("{told:?}");
     };
     assert_eq!((learned.objects.len(), overrun.beyond.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them() {
+    let hosts: Vec<String> = (0..300).map(|it| format!("h{it}.a.test")).collect();
+    let rule = json!({
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "VirtualService",
+        "metadata": {"namespace": "a", "name": "v"},
+        "spec": {"hosts": hosts, "gateways": ["g"], "http": [{"route": [
+            {"destination": {"host": "web.b.svc.cluster.local", "port": {"number": 80}}}
+        ]}]}
+    });
+    let gateway = json!({
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Gateway",
+        "metadata": {"namespace": "a", "name": "g"},
+        "spec": {"selector": {"istio": "ingressgateway"}, "servers": [{
+            "port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*.a.test"]
+        }]}
+    });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": "b", "name": "web"},
+        "spec": {"ports": [{"port": 80, "name": "http"}]}
+    });
+    let change = |kind, value| {
+        let object = Object::deserialize(kind, value);
+        Change::Put(object.expect("an object"))
+    };
+    let first = Batch {
+        changes: vec![
+            change(ObjectKind::VirtualService, rule),
+            change(ObjectKind::IstioGateway, gateway),
+        ],
+        synced: true,
+        ..Batch::default()
+    };
+    let second = Batch {
+        changes: vec![change(ObjectKind::Service, service)],
+        ..Batch::default()
+    };
+    let (mut control, recorder, mut inbox) = control(vec![Event::Changed(first)]);
+    // The list is taken in before there is anything to wait for.
+    let Ok(event) = inbox.try_recv() else {
+        panic!("the list");
+    };
+    assert!(control.take(event) && !control.engine.has_postponed());
+    assert!(control.take(Event::Changed(second)));
+    // Each look at the clock is as long as a cut may last: there is time for one turn.
+    let asked = AtomicU64::new(0);
+    control.processor_time = Box::new(move || {
+        let times = asked.fetch_add(1, Ordering::Relaxed);
+        TAKING_IN_MAX * u32::try_from(times).unwrap_or(u32::MAX)
+    });
+    let before = recorder.0.lock().expect("not poisoned").len();
+    control.translate_cut();
+    let mut turns = 0;
+    while control.translate_postponed() {
+        turns += 1;
+    }
+    // 64 in the cut, and 16 in each turn.
+    assert_eq!(turns, (300 - 64_usize).div_ceil(16));
+    let published = recorder.0.lock().expect("not poisoned");
+    let changed: usize = published[before..].iter().map(|it| it.0.len()).sum();
+    assert!(changed >= 300, "{changed}");
 }

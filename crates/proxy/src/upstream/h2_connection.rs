@@ -32,8 +32,9 @@ use driver::{Bounded, State, Window};
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// The most connections of one worker to one endpoint. Beyond, requests wait for a stream of one
-/// of them.
-const CONNECTIONS_MAX: usize = 16;
+/// of them. It is more than all requests of a worker need of most endpoints: where there is no
+/// room, a share of them ends, so that nobody waits behind streams that are held for nothing.
+const CONNECTIONS_MAX: usize = 1_024;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;

@@ -20,6 +20,8 @@ pub(super) struct Run {
     pub delta: Delta,
     /// The same for the others.
     pub others: BTreeMap<Slot, Delta>,
+    /// How many units were woken by objects of other namespaces.
+    pub woken: usize,
     /// Wildcards that ran: whatever is above them was as it is now.
     pub wildcards: BTreeSet<UnitId>,
     /// Ingresses that claim a host.

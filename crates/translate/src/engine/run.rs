@@ -11,6 +11,7 @@ use super::batch::Run;
 use super::drawn::{self, Drawn};
 use super::output::Output;
 use super::ports::PortFact;
+use super::postponed::WOKEN_MAX;
 use super::reader::{Moment, Reader, Surroundings};
 use super::revisit::Parting;
 use super::rules::{Exported, Scene, States, Touched};
@@ -59,12 +60,7 @@ impl Engine {
         if let Some(ports) = ports {
             self.claim_ports(ports, (before, after), &mut touched.facts);
         }
-        for fact in touched.facts {
-            for id in self.units.readers(fact) {
-                self.memories.touch(id, fact);
-                self.mark(id, true, run);
-            }
-        }
+        self.wake(&touched.facts, key.namespace(), run);
         if let Some((unit, exported)) = touched.reachable {
             self.root_reachable(unit, after.map(|_| exported), run);
         }
@@ -83,6 +79,32 @@ impl Engine {
                     self.mark(needer, true, run);
                 }
             }
+        }
+    }
+
+    /// Marks the units that read facts about an object of a namespace. Of those of other namespaces
+    /// the first are marked, and the rest is postponed.
+    fn wake(&mut self, facts: &[u64], namespace: &str, run: &mut Run) {
+        let mut ids = Vec::new();
+        for fact in facts {
+            for id in self.units.readers(*fact) {
+                self.memories.touch(id, *fact);
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            let Some(record) = self.units.get(id) else {
+                continue;
+            };
+            let own = record.namespace();
+            if own != namespace && run.woken >= WOKEN_MAX && self.is_started {
+                self.postponed.add(own, id);
+                continue;
+            }
+            run.woken += usize::from(own != namespace);
+            run.add(record.unit().clone(), id, true);
         }
     }
 

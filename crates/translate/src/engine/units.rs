@@ -6,7 +6,7 @@ use myriad_model::{Key, Kind, Name};
 
 use super::reach::Reach;
 use super::stamp::{Slot, Stamp};
-use super::unit::{Unit, UnitId};
+use super::unit::{Unit, UnitId, namespace_of};
 use crate::store::FactHasher;
 use crate::store::multimap::Multimap;
 use crate::store::slab::Slab;
@@ -66,6 +66,12 @@ impl Record {
     /// The unit.
     pub fn unit(&self) -> &Unit {
         &self.unit
+    }
+
+    /// The namespace of its object or of the routes that it made; empty for none.
+    pub fn namespace(&self) -> &str {
+        let made = || self.routes.first().map(|name| namespace_of(name));
+        self.unit.namespace().or_else(made).unwrap_or_default()
     }
 
     /// Whether it needs any other unit.

@@ -338,6 +338,36 @@ async fn a_full_connection_leads_to_another() {
 }
 
 #[tokio::test]
+async fn uploads_that_never_end_put_nobody_in_line() {
+    let endpoint = Streams::with(1, |_, request, respond| {
+        Box::pin(async move {
+            if request.method() == "POST" {
+                let mut body = request.into_body();
+                let _ = body.data().await;
+            } else {
+                echo(request, respond).await;
+            }
+        })
+    })
+    .await;
+    let world = endpoint.world();
+    let client = connect(&world, "a.example").await;
+    let mut held = Vec::new();
+    for number in 0..40 {
+        let mut ready = client.clone().ready().await.unwrap();
+        let request = Request::post("https://a.example/").body(()).unwrap();
+        held.push(ready.send_request(request, false).unwrap());
+        while endpoint.requests.load(Ordering::SeqCst) <= number {
+            tokio::task::yield_now().await;
+        }
+    }
+    let answer = world.ask("GET /x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    let answer = tokio::time::timeout(PATIENCE, answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert_eq!(endpoint.connections.load(Ordering::SeqCst), 41);
+}
+
+#[tokio::test]
 async fn a_response_that_leads_to_a_repetition_repeats_the_stream() {
     let endpoint = Streams::serving(
         |number, request, mut respond: SendResponse<Bytes>| async move {

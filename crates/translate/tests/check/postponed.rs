@@ -1,0 +1,99 @@
+//! An object that others refer to changes at the cost of its own namespace alone.
+
+use myriad_api::Change;
+use myriad_translate::{Engine, Outcome, Settings};
+
+use crate::world;
+
+/// How many hosts of one namespace name a Service of another.
+const HOSTS: usize = 500;
+
+/// The most units that objects of other namespaces wake in one batch.
+const WOKEN_MAX: u64 = 64;
+
+/// A Gateway and a VirtualService of many hosts, which leads to a Service that is not there.
+fn referring(namespace: &str) -> Vec<Change> {
+    let hosts: Vec<String> = (0..HOSTS)
+        .map(|number| format!("h{number}.{namespace}.test"))
+        .collect();
+    world::changes(&format!(
+        "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{namespace: {namespace}, \
+         name: g}}\nspec:\n  selector: {{istio: ingressgateway}}\n  servers:\n  - port: {{number: \
+         80, name: http, protocol: HTTP}}\n    hosts: ['*.{namespace}.test']\n---\n\
+         apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: \
+         {namespace}, name: v}}\nspec:\n  gateways: [g]\n  hosts: [{}]\n  http:\n  - route: \
+         [{{destination: {{host: web.shop.svc.cluster.local, port: {{number: 80}}}}}}]\n",
+        hosts.join(", ")
+    ))
+}
+
+fn service() -> Vec<Change> {
+    world::changes(
+        "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec:\n  ports: \
+         [{port: 80, targetPort: 8080, name: http}]\n",
+    )
+}
+
+fn engine() -> Engine {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(Vec::new(), world::NOW);
+    for namespace in ["first", "second"] {
+        engine.apply(referring(namespace), world::NOW);
+    }
+    engine
+}
+
+/// Applies changes as whoever runs batches one after the other does.
+fn apply_taken_in(engine: &mut Engine, changes: Vec<Change>) -> Outcome {
+    for change in changes {
+        engine.take_in(change, world::NOW);
+    }
+    engine.apply_taken_in(world::NOW)
+}
+
+#[test]
+fn a_service_that_hosts_of_others_name_appears_at_once_and_they_follow_in_turns() {
+    let mut engine = engine();
+    let outcome = apply_taken_in(&mut engine, service());
+    let units = outcome.work.units_translated;
+    assert!((WOKEN_MAX..WOKEN_MAX + 8).contains(&units), "{units}");
+    assert!(engine.has_postponed());
+    // Whoever comes now does not run what is postponed.
+    let own = "apiVersion: v1\nkind: Service\nmetadata: {namespace: other, name: web}\nspec: \
+               {ports: [{port: 80}]}\n";
+    let outcome = apply_taken_in(&mut engine, world::changes(own));
+    assert_eq!(outcome.work.units_translated, 0);
+    let mut turns = 0;
+    while engine.has_postponed() {
+        let outcome = engine.work_off(world::NOW, &mut || false);
+        assert!(outcome.work.units_translated <= 16);
+        turns += 1;
+    }
+    let left = 2 * HOSTS - WOKEN_MAX as usize;
+    assert!((left / 16..=left / 16 + 2).contains(&turns), "{turns}");
+    // All is as if it had been translated at once.
+    let mut whole = self::engine();
+    whole.apply(service(), world::NOW);
+    whole.apply(world::changes(own), world::NOW);
+    assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
+}
+
+#[test]
+fn what_is_of_the_same_namespace_is_never_postponed() {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(Vec::new(), world::NOW);
+    engine.apply(referring("shop"), world::NOW);
+    let outcome = apply_taken_in(&mut engine, service());
+    assert!(outcome.work.units_translated >= HOSTS as u64);
+    assert!(!engine.has_postponed());
+}
+
+#[test]
+fn a_whole_batch_leaves_nothing() {
+    let mut engine = engine();
+    apply_taken_in(&mut engine, service());
+    let outcome = engine.apply(Vec::new(), world::NOW);
+    let left = 2 * HOSTS as u64 - WOKEN_MAX;
+    assert!(outcome.work.units_translated >= left);
+    assert!(!engine.has_postponed());
+}
