@@ -68,10 +68,12 @@ impl Record {
         &self.unit
     }
 
-    /// The namespace of its object or of the routes that it made; empty for none.
+    /// The namespace of its object, of its name or of the routes that it made; empty for none.
     pub fn namespace(&self) -> &str {
         let made = || self.routes.first().map(|name| namespace_of(name));
-        self.unit.namespace().or_else(made).unwrap_or_default()
+        let named = || self.unit.name().map(|name| namespace_of(name));
+        let own = self.unit.namespace().or_else(named).or_else(made);
+        own.unwrap_or_default()
     }
 
     /// Whether it needs any other unit.

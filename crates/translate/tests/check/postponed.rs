@@ -89,6 +89,45 @@ fn what_is_of_the_same_namespace_is_never_postponed() {
 }
 
 #[test]
+fn upstreams_follow_their_own_endpoints_however_many_change() {
+    let slices = |port: u16| {
+        let slice = |number: usize| {
+            format!(
+                "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{namespace: \
+                 shop, name: s{number}-x, labels: {{kubernetes.io/service-name: s{number}}}}}\n\
+                 addressType: IPv4\nports: [{{port: {port}}}]\nendpoints: [{{addresses: \
+                 [10.0.0.1]}}]\n"
+            )
+        };
+        world::changes(&(0..100).map(slice).collect::<String>())
+    };
+    let path = |number: usize| {
+        format!(
+            "{{path: /{number}, pathType: Prefix, backend: {{service: {{name: s{number}, port: \
+             {{number: 80}}}}}}}}"
+        )
+    };
+    let paths: Vec<String> = (0..100).map(path).collect();
+    let mut objects = format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: shop, name: \
+         i}}\nspec:\n  rules: [{{host: a.test, http: {{paths: [{}]}}}}]\n",
+        paths.join(", ")
+    );
+    for number in 0..100 {
+        objects += &format!(
+            "---\napiVersion: v1\nkind: Service\nmetadata: {{namespace: shop, name: \
+             s{number}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+        );
+    }
+    let mut engine = world::engine(Settings::default());
+    engine.apply(world::changes(&objects), world::NOW);
+    engine.apply(slices(80), world::NOW);
+    let outcome = apply_taken_in(&mut engine, slices(81));
+    assert_eq!(outcome.work.resources_changed, 100);
+    assert!(!engine.has_postponed());
+}
+
+#[test]
 fn a_whole_batch_leaves_nothing() {
     let mut engine = engine();
     apply_taken_in(&mut engine, service());
