@@ -30,7 +30,7 @@ pub use authorization_policy::AuthorizationPolicySpec;
 pub use destination_rule::DestinationRuleSpec;
 pub use extension::{EnvoyFilterSpec, WasmPluginSpec};
 pub use gateway::GatewaySpec;
-pub use note::{NOTES_MAX, Note, NoteKind};
+pub use note::{NOTES_MAX, Note, NoteKind, OBJECT_BYTES_MAX};
 pub use object::{IstioObject, Spec};
 pub use peer_authentication::PeerAuthenticationSpec;
 pub use proxy_config::ProxyConfigSpec;

@@ -341,6 +341,33 @@ impl Object {
         &self.meta().key
     }
 
+    /// The memory that an object of Istio's API takes, in bytes, as it was counted while it was
+    /// read; 0 for other kinds, which are kept packed.
+    pub fn bytes(&self) -> u32 {
+        match self {
+            Object::Ingress(_)
+            | Object::IngressClass(_)
+            | Object::Service(_)
+            | Object::EndpointSlice(_)
+            | Object::Secret(_)
+            | Object::Pod(_)
+            | Object::ConfigMap(_) => 0,
+            Object::IstioGateway(object) => object.bytes,
+            Object::VirtualService(object) => object.bytes,
+            Object::DestinationRule(object) => object.bytes,
+            Object::ServiceEntry(object) => object.bytes,
+            Object::WorkloadEntry(object) => object.bytes,
+            Object::Sidecar(object) => object.bytes,
+            Object::RequestAuthentication(object) => object.bytes,
+            Object::PeerAuthentication(object) => object.bytes,
+            Object::AuthorizationPolicy(object) => object.bytes,
+            Object::Telemetry(object) => object.bytes,
+            Object::ProxyConfig(object) => object.bytes,
+            Object::EnvoyFilter(object) => object.bytes,
+            Object::WasmPlugin(object) => object.bytes,
+        }
+    }
+
     /// Whether it says nothing to anybody, so that nobody need hold it: a Secret of which nothing
     /// is read.
     pub fn is_blank(&self) -> bool {

@@ -46,6 +46,19 @@ pub struct ServicePort {
     pub protocol: Option<Box<str>>,
 }
 
+/// The most ports of a Service: each path that names one looks through them.
+const PORTS_MAX: usize = 1_024;
+
+fn ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[ServicePort]>, D::Error> {
+    let ports = list::<D, ServicePort>(deserializer)?;
+    match ports.len() <= PORTS_MAX {
+        true => Ok(ports),
+        false => Err(serde::de::Error::custom(format_args!(
+            "spec.ports has more than {PORTS_MAX} entries; divide the Service"
+        ))),
+    }
+}
+
 /// `targetPort`: a number, or the name of a container port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
@@ -73,7 +86,7 @@ impl<'de> Deserialize<'de> for Service {
             external_name: Option<Box<str>>,
             #[serde(default)]
             selector: Option<Pairs>,
-            #[serde(default, deserialize_with = "list")]
+            #[serde(default, deserialize_with = "ports")]
             ports: Box<[ServicePort]>,
             #[serde(default, rename = "clusterIP")]
             cluster_ip: Option<Box<str>>,

@@ -17,6 +17,7 @@ use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
 use myriad_model::Position;
+use myriad_source::Wanted;
 use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, workload_names};
 use tokio::sync::{mpsc, watch};
 
@@ -35,6 +36,9 @@ const TICK_SECONDS_MAX: i64 = 60;
 
 /// The processor time of taking changes in after which a cut ends, a part of what makes it heavy.
 const TAKING_IN_MAX: Duration = Duration::from_millis(25);
+
+/// The processor time after which a cut leaves the hosts that remain to turns of their namespaces.
+const CUT_MAX: Duration = Duration::from_millis(50);
 
 /// How often an idle loop lets its outlet try again what could not be taken.
 const TICK: Duration = Duration::from_secs(1);
@@ -59,6 +63,8 @@ pub struct Control<O> {
     is_listed: bool,
     ready: Condition,
     addresses: watch::Sender<Option<Addresses>>,
+    /// Where the source learns which objects it has to read again.
+    wanted: Wanted,
 }
 
 impl<O: Outlet> Control<O> {
@@ -87,7 +93,13 @@ impl<O: Outlet> Control<O> {
             is_listed: false,
             ready,
             addresses,
+            wanted: Wanted::default(),
         }
+    }
+
+    /// The same, which tells its source by `wanted` which objects it has to read again.
+    pub fn with_wanted(self, wanted: Wanted) -> Self {
+        Control { wanted, ..self }
     }
 
     /// Handles events until asked to stop, then drains the proxy.
@@ -133,7 +145,7 @@ impl<O: Outlet> Control<O> {
                 self.publish(outcome, clock::now(), Vec::new());
                 true
             }
-            () = sleep_to(self.queue.next_due()) => true,
+            () = sleep_to(self.next_due()) => true,
             () = tokio::time::sleep(TICK) => {
                 self.outlet.tick(&self.board);
                 self.board.tell_left_out();
@@ -155,7 +167,8 @@ impl<O: Outlet> Control<O> {
                 while !self.queue.is_empty() {
                     self.translate_cut();
                 }
-                while self.translate_postponed() {}
+                let outcome = self.engine.apply(Vec::new(), clock::unix_seconds());
+                self.publish(outcome, clock::now(), Vec::new());
                 self.position = Position {
                     epoch,
                     revisions: Vec::new(),
@@ -273,24 +286,49 @@ impl<O: Outlet> Control<O> {
         let cut = self.queue.cut_while(clock::now(), &mut take_in);
         self.advance(&cut.positions);
         let object = touched.put.take();
-        self.commit(touched, now, cut.since);
+        let is_whole = cut.holders.are_joint();
+        let processor_time = &self.processor_time;
+        let mut has_time = || is_whole || processor_time().saturating_sub(before) < CUT_MAX;
+        let outcome = self.engine.apply_taken_in_while(now, &mut has_time);
+        self.commit(touched, outcome, cut.since);
+        self.wanted.add(cut.wanted);
         let cost = (self.processor_time)().saturating_sub(before);
         self.charge(cut.holders, cost, object);
     }
 
-    /// Translates some of what was postponed, if there is anything, for no longer than a cut may
-    /// take changes in. Nobody is charged for it.
+    /// Translates some of what was postponed, for about as long as a cut may take changes in.
+    /// Whose turn is heavy is charged for it like for a cut, and waits with the rest of it. Returns
+    /// whether there was anything that need not wait.
     fn translate_postponed(&mut self) -> bool {
-        if !self.engine.has_postponed() {
-            return false;
+        let begin = (self.processor_time)();
+        let mut has_run = false;
+        while self.engine.has_postponed() {
+            let (now, since) = (clock::unix_seconds(), clock::now());
+            let (before, processor_time) = ((self.processor_time)(), &self.processor_time);
+            let mut has_time = || processor_time().saturating_sub(begin) < TAKING_IN_MAX;
+            let queue = &self.queue;
+            let may_run = |namespace: &str| queue.deferred_until(namespace, since).is_none();
+            let ran = self.engine.work_off(now, &mut has_time, &may_run);
+            let Some((namespace, outcome)) = ran else {
+                break;
+            };
+            has_run = true;
+            self.publish(outcome, since, Vec::new());
+            let now = (self.processor_time)();
+            self.charge(Holders::of(namespace), now.saturating_sub(before), None);
+            if now.saturating_sub(begin) >= TAKING_IN_MAX {
+                break;
+            }
         }
-        let (now, since) = (clock::unix_seconds(), clock::now());
-        let before = (self.processor_time)();
-        let processor_time = &self.processor_time;
-        let mut has_time = || processor_time().saturating_sub(before) < TAKING_IN_MAX;
-        let outcome = self.engine.work_off(now, &mut has_time);
-        self.publish(outcome, since, Vec::new());
-        true
+        has_run
+    }
+
+    /// When the first namespace goes that waits for what it owes.
+    fn next_due(&self) -> Option<Instant> {
+        let now = clock::now();
+        let postponed = self.engine.postponed();
+        let postponed = postponed.filter_map(|it| self.queue.deferred_until(it, now));
+        postponed.chain(self.queue.next_due()).min()
     }
 
     /// Charges the namespaces of a cut what it cost; `object` is one of them all.
@@ -321,13 +359,13 @@ impl<O: Outlet> Control<O> {
             touched.note(&change, &self.beside);
             self.engine.take_in(change, now);
         }
-        self.commit(touched, now, since);
+        let outcome = self.engine.apply_taken_in(now);
+        self.commit(touched, outcome, since);
     }
 
-    /// Translates what was taken in; the oldest change came at `since`.
-    fn commit(&mut self, touched: Touched, now: i64, since: Instant) {
+    /// Hands on what became of changes; the oldest came at `since`.
+    fn commit(&mut self, touched: Touched, outcome: Outcome, since: Instant) {
         self.board.work().batches.inc();
-        let outcome = self.engine.apply_taken_in(now);
         self.publish(outcome, since, touched.ingresses);
         let pods = touched.pods.iter();
         let former = pods.filter_map(|pod| self.beside.look(&self.engine, pod));
@@ -367,6 +405,7 @@ impl<O: Outlet> Control<O> {
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.outlet.claims(outcome.claims);
+        self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
         self.board.set_others(&self.engine, &outcome.others);

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use myriad_admin::Hosts;
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::drain::Drain;
@@ -27,11 +28,12 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
+use myriad_source::Wanted;
 use myriad_source::kubernetes::lease::Claim;
 use myriad_source::kubernetes::{self, Client, Cluster};
 use myriad_sync::Views;
-use myriad_translate::{Engine, MAIN};
-use tokio::sync::{mpsc, watch};
+use myriad_translate::{ClaimsChange, Engine, MAIN};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::board::Board;
 use crate::cli::RawController;
@@ -147,18 +149,43 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let keeper = trust::keep(client.clone(), home, certificate, bundle);
     keep_secrets(keeper, &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
-    let engine = engine(&settings, &trust, &known);
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
+    let kept = known.claims.clone();
     let claims = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
-    follow(cluster, inbox.clone(), namespaces);
+    let wanted = Wanted::default();
+    follow(cluster, inbox.clone(), namespaces, wanted.clone());
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
-    let (fleet, fair) = (Fleet::new(views, word, claims), fairness(&settings));
-    Control::new(engine, fleet, fair, board, live, ready, announce)
-        .run(events)
-        .await;
+    let fleet = Fleet::new(views, word, claims);
+    let over = on_a_thread_of_its_own(move || {
+        let (engine, fair) = (engine(&settings, &trust, kept), fairness(&settings));
+        Control::new(engine, fleet, fair, board, live, ready, announce)
+            .with_wanted(wanted)
+            .run(events)
+    })?;
+    over.await.context("the control thread panicked")?;
     drain.start();
     drain.finished().await;
     Ok(())
+}
+
+/// Runs the control loop on a thread, so that watches, the Lease and what is written to the cluster
+/// never wait for a translation. The answer comes when the loop has ended.
+fn on_a_thread_of_its_own<F: Future<Output = ()>>(
+    start: impl FnOnce() -> F + Send + 'static,
+) -> anyhow::Result<oneshot::Receiver<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (ended, over) = oneshot::channel();
+    let run = move || {
+        runtime.block_on(async { start().await });
+        // Who does not wait any more is about to end.
+        let _ = ended.send(());
+    };
+    std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(run)?;
+    Ok(over)
 }
 
 /// Tells the control loop to stop once the process is asked to.
@@ -324,11 +351,22 @@ async fn refresh(client: &Client, tokens: &Tokens) -> anyhow::Result<()> {
 }
 
 /// Carries what the watches see into the inbox.
-fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, namespaces: Namespaces) {
+fn follow(
+    mut cluster: Cluster,
+    inbox: mpsc::Sender<Event>,
+    namespaces: Namespaces,
+    wanted: Wanted,
+) {
     drop(task::spawn_local("source", async move {
         let mut epoch = None;
         loop {
-            let batch = cluster.next().await;
+            let batch = tokio::select! {
+                batch = cluster.next() => batch,
+                keys = wanted.next() => {
+                    cluster.read_again(keys);
+                    continue;
+                }
+            };
             if epoch != Some(cluster.epoch()) {
                 epoch = Some(cluster.epoch());
                 if inbox.send(Event::Epoch(cluster.epoch())).await.is_err() {
@@ -353,11 +391,11 @@ fn fairness(settings: &Controller) -> Fairness {
     fairness
 }
 
-fn engine(settings: &Controller, trust: &Trust, known: &Known) -> Engine {
+fn engine(settings: &Controller, trust: &Trust, claims: ClaimsChange) -> Engine {
     let writer = Writer::new(Sealer::new(trust.version_key.0, Form::Encoded));
     let config = &settings.meaning.mesh;
     mesh::warn(config, mesh::remedies(&config.edge));
     let mut engine = Engine::new(settings.translate(), writer);
-    engine.learn(known.claims.clone());
+    engine.learn(claims);
     engine
 }

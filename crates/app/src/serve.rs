@@ -16,6 +16,7 @@ use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
 use myriad_proxy::{Inherited, Proxy};
+use myriad_source::Wanted;
 use myriad_source::directory::{Directory, Known, Locator};
 use myriad_translate::Engine;
 use socket2::{Domain, Socket, Type};
@@ -291,7 +292,8 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let engine = Engine::new(settings.translate(), writer);
         let drain = Drain::new();
         let live = Live::new(&metrics);
-        let locator = start_source(&settings, input, inbox, &metrics)?;
+        let wanted = Wanted::default();
+        let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
         }
@@ -318,6 +320,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let here = Here::new(proxy, live.clone(), is_live, longest);
         let fairness = fairness(&settings);
         Control::new(engine, here, fairness, board, live, ready, announce)
+            .with_wanted(wanted)
             .run(events)
             .await;
         drain.start();
@@ -369,10 +372,15 @@ async fn follow(
     mut hangup: Signal,
     unlisted: Rc<Cell<usize>>,
     inbox: mpsc::Sender<Event>,
+    wanted: Wanted,
 ) {
     loop {
         let mut batch = tokio::select! {
             batch = directory.next() => batch,
+            keys = wanted.next() => {
+                directory.read_again(keys);
+                continue;
+            }
             _ = hangup.recv() => {
                 tracing::info!("SIGHUP: every file is looked at again");
                 directory.look_again();
@@ -389,11 +397,21 @@ async fn follow(
     }
 }
 
+/// Asks every directory for the objects that are wanted: one of them has each.
+async fn share_out(wanted: Wanted, each: Vec<Wanted>) {
+    loop {
+        let keys = wanted.next().await;
+        for one in &each {
+            one.add(keys.iter().cloned());
+        }
+    }
+}
+
 /// Starts what fills the inbox; returns how to find an object's file, where there are files.
 fn start_source(
     settings: &settings::Serve,
     input: Input,
-    inbox: mpsc::Sender<Event>,
+    (inbox, wanted): (mpsc::Sender<Event>, &Wanted),
     metrics: &Metrics,
 ) -> anyhow::Result<Option<Locator>> {
     match input {
@@ -401,11 +419,15 @@ fn start_source(
             let known = Known::default();
             known.counters().register(metrics);
             let unlisted = Rc::new(Cell::new(settings.paths.len()));
-            for path in &settings.paths {
+            let paths = settings.paths.iter().map(|path| (path, Wanted::default()));
+            let paths: Vec<(_, Wanted)> = paths.collect();
+            let each: Vec<Wanted> = paths.iter().map(|(_, wanted)| wanted.clone()).collect();
+            task::spawn_local("wanted", share_out(wanted.clone(), each));
+            for (path, wanted) in paths {
                 let root = myriad_source::Settings::new(path);
                 let directory = Directory::open_beside(root, &known)?;
                 let (hangup, unlisted) = (signals::hangup()?, unlisted.clone());
-                let source = follow(directory, hangup, unlisted, inbox.clone());
+                let source = follow(directory, hangup, unlisted, inbox.clone(), wanted);
                 task::spawn_local("source", source);
             }
             Ok(Some(known.locator()))

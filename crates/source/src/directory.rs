@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use myriad_api::Batch;
+use myriad_api::{Batch, ObjectKey};
 use myriad_base::clock;
 use myriad_base::metrics::{Counter, Metrics};
 use tokio::sync::mpsc;
@@ -243,6 +243,23 @@ impl Directory {
         let now = clock::now();
         self.queue
             .take(watch::Event::Overflow, now, &rescan::NoFacts);
+    }
+
+    /// Reads objects again although they have not changed: next come the files that they are in.
+    /// Objects of other directories are passed over.
+    pub fn read_again(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        for key in keys {
+            let path = index.file_of(&key);
+            let is_ours = |path: &Arc<str>| match &self.only {
+                Some(only) => path == only,
+                None => name::is_below(path, &self.root),
+            };
+            if let Some(path) = path.filter(is_ours) {
+                index.let_go(key);
+                self.queue.push(path);
+            }
+        }
     }
 
     /// Finds the places of objects.

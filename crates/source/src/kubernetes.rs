@@ -25,6 +25,7 @@ mod lines;
 mod merge;
 mod moment;
 mod own;
+mod pace;
 mod path;
 pub mod status;
 #[cfg(test)]
@@ -34,7 +35,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::{Batch, ObjectKind};
+use myriad_api::{Batch, ObjectKey, ObjectKind};
 use myriad_base::backoff::random_seed;
 use myriad_base::task;
 use tokio::sync::mpsc;
@@ -47,7 +48,9 @@ pub use self::own::{OwnConfigMap, Secret, Texts};
 use self::core::{Core, Limits, Scope};
 use self::definitions::Look;
 use self::merge::Merge;
+use self::pace::Pace;
 use self::watch::{Message, Watch};
+use crate::Wanted;
 
 /// The most changes that end in one batch, but for those of the one message that reaches it.
 const BATCH_CHANGES_MAX: usize = 4_096;
@@ -106,6 +109,8 @@ pub struct Cluster {
     epoch: u64,
     counters: WatchCounters,
     watches: Vec<JoinHandle<Option<()>>>,
+    /// The objects that each watch reads again, by its number.
+    wanted: Vec<(Scope, Wanted)>,
 }
 
 impl Cluster {
@@ -130,8 +135,12 @@ impl Cluster {
             WatchCounters::default(),
             Arc::new(tokio::sync::watch::Sender::new(0)),
         );
-        let start = |(number, scope): (usize, Scope)| {
+        let wanted = scopes.iter().map(|it| (it.clone(), Wanted::default()));
+        let wanted: Vec<(Scope, Wanted)> = wanted.collect();
+        let start = |(number, (scope, wanted)): (usize, (Scope, Wanted))| {
             let watch = Watch {
+                wanted,
+                pace: Pace::default(),
                 scope: number,
                 is_whole: scope.kind != ObjectKind::Pod,
                 definition: client.definitions().follow(scope.kind),
@@ -147,7 +156,7 @@ impl Cluster {
             };
             task::spawn("kubernetes watch", watch.run())
         };
-        let mut watches: Vec<_> = scopes.into_iter().enumerate().map(start).collect();
+        let mut watches: Vec<_> = wanted.iter().cloned().enumerate().map(start).collect();
         // After the watches, since those whose kinds keep requests out are counted by then.
         if let Some(look) = Look::new(&client, &settings.kinds, settings.look_interval) {
             watches.push(task::spawn("kubernetes definitions", look.run()));
@@ -159,6 +168,7 @@ impl Cluster {
             epoch: 0,
             counters: counters.clone(),
             watches,
+            wanted,
         })
     }
 
@@ -178,6 +188,22 @@ impl Cluster {
             }
             if let Some(batch) = self.merge.finish() {
                 return batch;
+            }
+        }
+    }
+
+    /// Reads objects again although they have not changed: they come as if they had.
+    pub fn read_again(&self, keys: impl IntoIterator<Item = ObjectKey>) {
+        for key in keys {
+            let is_of = |scope: &Scope| {
+                let namespace = scope.namespace.as_deref();
+                let name = scope.name.as_deref();
+                scope.kind == key.kind
+                    && namespace.is_none_or(|it| it == key.namespace())
+                    && name.is_none_or(|it| it == key.name())
+            };
+            if let Some((_, wanted)) = self.wanted.iter().find(|(scope, _)| is_of(scope)) {
+                wanted.add([key]);
             }
         }
     }

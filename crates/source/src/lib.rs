@@ -7,7 +7,9 @@
 
 pub mod directory;
 pub mod kubernetes;
+mod wanted;
 
 pub use directory::{
     Counters, Directory, Known, Limits, Loaded, Locator, OpenError, Settings, load, read,
 };
+pub use wanted::Wanted;

@@ -77,8 +77,9 @@ static RULES: Rules = Rules {
     scope: mesh::scope::of,
     has_rules: resolve::reader::has_rules,
     bounds: BoundRules {
-        holding: Holding::of,
+        holdings: Holding::of,
         weigh: Bounds::weigh,
+        hollow: istio::weight::hollow,
         reduce: holdings::reduce,
         beyond: Unit::beyond,
         copying: &units::UPSTREAM,

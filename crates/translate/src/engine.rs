@@ -35,9 +35,10 @@ mod weighing;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use myriad_api::{Change, Finding};
+use myriad_api::{Change, Finding, ObjectKey};
 use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 
+pub(crate) use allowance::{Amounts, Beyond};
 pub(crate) use copies::Weight;
 pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
@@ -137,6 +138,9 @@ pub struct Outcome {
     pub unserved: Vec<Arc<str>>,
     /// The changes of the claims that objects came to after their creation.
     pub claims: ClaimsChange,
+    /// Objects to be put again as they are, though they have not changed: they were let go since
+    /// they took more memory than their namespaces may hold, and there is room for them now.
+    pub wanted: Vec<ObjectKey>,
     /// Counted work.
     pub work: Work,
 }
@@ -269,6 +273,15 @@ impl Engine {
     /// Applies what was taken in (seconds since the epoch) and returns what it changed. Units
     /// beyond the first that objects of other namespaces wake are postponed.
     pub fn apply_taken_in(&mut self, now: i64) -> Outcome {
+        self.apply_taken_in_while(now, &mut || true)
+    }
+
+    /// The same for as long as there is time: hosts that come after it has run out are postponed.
+    pub fn apply_taken_in_while(
+        &mut self,
+        now: i64,
+        has_time: &mut dyn FnMut() -> bool,
+    ) -> Outcome {
         let bytes_encoded = self.writer.bytes_encoded();
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
@@ -279,7 +292,7 @@ impl Engine {
             }
         }
         self.mark_due(&mut run);
-        self.drain(&mut run);
+        self.drain(&mut run, has_time);
         self.conclude(run, bytes_encoded)
     }
 
@@ -288,21 +301,38 @@ impl Engine {
         !self.postponed.is_empty()
     }
 
-    /// Runs postponed units, some of each namespace in turn, for as long as there is time after
-    /// each turn (seconds since the epoch), and returns what that changed.
-    pub fn work_off(&mut self, now: i64, has_time: &mut dyn FnMut() -> bool) -> Outcome {
+    /// The namespaces that have postponed units.
+    pub fn postponed(&self) -> impl Iterator<Item = &str> {
+        self.postponed.namespaces()
+    }
+
+    /// Runs some postponed units of the namespace whose turn it is, among those that may run, for
+    /// as long as there is time after each (seconds since the epoch). Returns the namespace and
+    /// what that changed.
+    pub fn work_off(
+        &mut self,
+        now: i64,
+        has_time: &mut dyn FnMut() -> bool,
+        may_run: &dyn Fn(&str) -> bool,
+    ) -> Option<(Box<str>, Outcome)> {
+        let namespace = self.postponed.next_turn(may_run)?;
         let bytes_encoded = self.writer.bytes_encoded();
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
-        loop {
-            for id in self.postponed.next_turn() {
-                self.mark(id, true, &mut run);
-            }
-            self.drain(&mut run);
-            if self.postponed.is_empty() || !has_time() {
-                return self.conclude(run, bytes_encoded);
+        for _ in 0..postponed::TURN_UNITS {
+            let Some(id) = self.postponed.pop(&namespace) else {
+                break;
+            };
+            self.mark(id, true, &mut run);
+            // It runs itself, however late it is.
+            let mut is_first = true;
+            let mut has_more = || std::mem::take(&mut is_first) || has_time();
+            self.drain(&mut run, &mut has_more);
+            if !has_time() {
+                break;
             }
         }
+        Some((namespace, self.conclude(run, bytes_encoded)))
     }
 
     /// The outcome of a batch, before which so many bytes were encoded.
@@ -321,6 +351,7 @@ impl Engine {
             served: run.served,
             unserved: run.unserved,
             claims: self.late.settle(),
+            wanted: self.allowances.take_wanted(),
             work: run.work,
         }
     }

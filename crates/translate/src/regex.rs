@@ -54,9 +54,9 @@ const FREE_STEPS: u64 = 1 << 14;
 /// The most steps that are taken to weigh an object, and some for the regex that passes them.
 const WEIGHED_STEPS_MAX: u64 = 128 << 20;
 
-/// The routes that a regex counts for which is not read any more: none that compiles counts for
-/// more.
-const UNREAD_ROWS: u64 = READ_STEPS_MAX / ROW_STEPS + BYTES_MAX as u64 / ROW_BYTES;
+/// The routes that a regex counts for which is not read any more: so many that few of them are
+/// within what a namespace may hold, since those are read when the host is translated.
+const UNREAD_ROWS: u64 = 10_000;
 
 /// The steps of a byte of a text that proves to be no regex, or one that is not read.
 const REFUSED_STEPS: u64 = 64;

@@ -8,5 +8,5 @@ mod packed;
 pub(crate) mod slab;
 
 pub(crate) use hasher::{Fact, FactHasher};
-pub(crate) use objects::{FoundUnder, Objects, Stored, WHOLE, object_fact};
+pub(crate) use objects::{AtRest, FoundUnder, Objects, Stored, WHOLE, object_fact};
 pub(crate) use packed::SliceHead;

@@ -1,7 +1,17 @@
 //! Notes: fields of an object that were seen and not understood.
 
+use serde::de::Error;
+
 /// The most notes that are kept of one object; the last says how many more there were.
 pub const NOTES_MAX: usize = 64;
+
+/// The most memory that one object may take, in bytes as [`Notes::count`] counts them. The API
+/// server takes objects of 1.5 MiB, which honest ones multiply by less than fourteen, and lists of
+/// empty messages by sixty.
+pub const OBJECT_BYTES_MAX: usize = 32 << 20;
+
+/// The bytes that an allocation takes beside what is written to it.
+const ALLOCATION_BYTES: usize = 8;
 
 /// A field that was written and is not read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +49,8 @@ pub(crate) struct Notes {
     path: Vec<Step>,
     list: Vec<Note>,
     left_off: u32,
+    /// The memory of what was read so far, in bytes.
+    bytes: usize,
 }
 
 impl Notes {
@@ -93,6 +105,31 @@ impl Notes {
             field: Box::default(),
             kind: NoteKind::Refused,
         });
+    }
+
+    /// Counts an allocation of these bytes. Parts that objects share count for each of them.
+    ///
+    /// # Errors
+    /// Where the object takes more than [`OBJECT_BYTES_MAX`].
+    pub(crate) fn count<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        self.bytes = self.bytes.saturating_add(bytes + ALLOCATION_BYTES);
+        if self.bytes <= OBJECT_BYTES_MAX {
+            return Ok(());
+        }
+        let mib = OBJECT_BYTES_MAX >> 20;
+        Err(E::custom(format_args!(
+            "the object takes more than {mib} MiB of memory; divide it into several"
+        )))
+    }
+
+    /// The memory of what was read so far, in bytes; at most [`OBJECT_BYTES_MAX`].
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets what was counted, since it is not kept.
+    pub(crate) fn forget_bytes(&mut self) {
+        self.bytes = 0;
     }
 
     /// The notes, in the order of their fields.

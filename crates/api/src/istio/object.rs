@@ -23,6 +23,24 @@ pub struct IstioObject<S> {
     /// Fields that were written and are not read, in the order of their paths; at most
     /// [`NOTES_MAX`](super::NOTES_MAX).
     pub notes: Box<[Note]>,
+    /// The memory that it takes beside its own structure, in bytes, at most
+    /// [`OBJECT_BYTES_MAX`](super::OBJECT_BYTES_MAX); parts that objects share count for each.
+    pub bytes: u32,
+}
+
+impl<S> IstioObject<S> {
+    /// An object with nothing in it but its key, its age and its spec.
+    pub fn hollow(of: &Meta, spec: S) -> Self {
+        IstioObject {
+            meta: Meta {
+                annotations: Box::default(),
+                ..of.clone()
+            },
+            spec,
+            notes: Box::default(),
+            bytes: 0,
+        }
+    }
 }
 
 /// The spec of one kind.
@@ -103,10 +121,18 @@ impl<'de, S: Spec> Visitor<'de> for Frame<S> {
             // An absent spec is an empty one: what it lacks, the message says.
             None => read_empty(&mut notes)?,
         };
+        for (key, value) in labels.iter().flatten() {
+            notes.count(size_of::<[Box<str>; 2]>() + key.len() + value.len())?;
+        }
         spec.take_labels(labels.into_iter().flatten().collect());
+        let meta = metadata.check(S::KIND)?;
+        for (key, value) in &meta.annotations {
+            notes.count(size_of::<[Box<str>; 2]>() + key.len() + value.len())?;
+        }
         Ok(IstioObject {
-            meta: metadata.check(S::KIND)?,
+            meta,
             spec,
+            bytes: u32::try_from(notes.bytes()).unwrap_or(u32::MAX),
             notes: notes.finish(),
         })
     }

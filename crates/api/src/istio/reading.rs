@@ -194,6 +194,7 @@ impl<T: Read> Read for Option<T> {
 
 impl<T: Read> Read for Box<T> {
     fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
+        notes.count(size_of::<T>())?;
         T::read(d, notes).map(Box::new)
     }
 }
@@ -216,6 +217,7 @@ impl<T: Read> Read for Box<[T]> {
                     let Some(item) = list.next_element_seed(Item(self.0, PhantomData))? else {
                         break;
                     };
+                    self.0.count(size_of::<T>())?;
                     items.push(item);
                     self.0.leave();
                 }
@@ -279,6 +281,7 @@ impl<T: Read> Read for Map<T> {
                 let mut pairs: Vec<(Box<str>, T)> = Vec::new();
                 while let Some(key) = map.next_key::<Cow<'_, str>>()? {
                     self.0.enter(Step::Key((&*key).into()));
+                    self.0.count(size_of::<(Box<str>, T)>() + key.len())?;
                     let value = map.next_value_seed(Item(self.0, PhantomData))?;
                     pairs.push((key.into(), value));
                     self.0.leave();
@@ -314,6 +317,7 @@ impl<T: Read> Read for Result<T, SpecProblem> {
         Ok(T::read(value, notes).map_err(|error| {
             let field = notes.path();
             notes.leave_to(depth);
+            notes.forget_bytes();
             SpecProblem {
                 field: field.into(),
                 message: error.to_string().into(),
@@ -425,6 +429,9 @@ macro_rules! message {
                             let Some(value) = map.next_value_seed(Value::new(notes))? else {
                                 return Ok(false);
                             };
+                            if self.rare.is_none() {
+                                notes.count(size_of::<$rare>())?;
+                            }
                             self.rare.get_or_insert_default().$rare_field = value;
                         })*)?
                     }

@@ -13,8 +13,10 @@ use super::note::Notes;
 use super::reading::Read;
 
 impl Read for Box<str> {
-    fn read<'de, D: Deserializer<'de>>(d: D, _: &mut Notes) -> Result<Self, D::Error> {
-        serde::Deserialize::deserialize(d)
+    fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
+        let text: Box<str> = serde::Deserialize::deserialize(d)?;
+        notes.count(text.len())?;
+        Ok(text)
     }
 }
 

@@ -55,8 +55,9 @@ impl<T: ?Sized + PartialEq> Kept<T> {
 }
 
 impl Read for Arc<str> {
-    fn read<'de, D: Deserializer<'de>>(d: D, _: &mut Notes) -> Result<Self, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(d)?;
+        notes.count(text.len())?;
         Ok(TEXTS.with_borrow_mut(|kept| kept.share(&text, || (&*text).into())))
     }
 }
@@ -77,6 +78,7 @@ impl Read for Arc<[HttpDestination]> {
 
 impl Read for Arc<HttpRewrite> {
     fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
+        notes.count(size_of::<HttpRewrite>())?;
         let rewrite = HttpRewrite::read(d, notes)?;
         Ok(REWRITES.with_borrow_mut(|kept| kept.share(&rewrite, || Arc::new(rewrite.clone()))))
     }

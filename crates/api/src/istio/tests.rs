@@ -13,6 +13,7 @@ use crate::{Object, ObjectKind, ReadOne};
 mod documented;
 mod examples;
 mod malformed;
+mod memory;
 mod reference;
 mod size;
 

@@ -8,9 +8,11 @@ use myriad_base::clock::Instant;
 /// Up to which revision of its source each kind is contained.
 pub(super) type Positions = Vec<(ObjectKind, u64)>;
 
+/// The most batches that are told apart.
+const MARKS_MAX: usize = 32_768;
+
 /// Batches of which something waits, in the order in which they came. One of which nothing waits
-/// any more is a part of the one before it, so that there is never more than one for each change
-/// that waits, however long the oldest does.
+/// any more is a part of the one before it, and so is each beyond [`MARKS_MAX`].
 #[derive(Default)]
 pub(super) struct Marks {
     marks: BTreeMap<u64, Mark>,
@@ -32,6 +34,7 @@ impl Marks {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.marks.len()
     }
@@ -45,10 +48,12 @@ impl Marks {
     pub(super) fn add(&mut self, waiting: usize, since: Instant, positions: Positions) {
         let number = self.next;
         self.next += 1;
-        if waiting == 0
+        if (waiting == 0 || self.marks.len() >= MARKS_MAX)
             && let Some(mut last) = self.marks.last_entry()
         {
-            advance(&mut last.get_mut().positions, positions);
+            let last = last.get_mut();
+            last.waiting += waiting;
+            advance(&mut last.positions, positions);
             return;
         }
         let mark = Mark {
@@ -61,7 +66,8 @@ impl Marks {
 
     /// Notes that a change of a batch does not wait any more. Returns when the batch came.
     pub(super) fn leave(&mut self, number: u64) -> Option<Instant> {
-        let mark = self.marks.get_mut(&number)?;
+        let (number, mark) = self.marks.range_mut(..=number).next_back()?;
+        let number = *number;
         mark.waiting = mark.waiting.saturating_sub(1);
         let (since, is_done) = (mark.since, mark.waiting == 0);
         let first = self.marks.first_key_value().map(|(first, _)| *first);

@@ -82,6 +82,9 @@ impl Fairness {
 pub(super) struct Queue {
     shares: Shares,
     waiting: HashMap<ObjectKey, Waiting>,
+    /// How many changes wait of namespaces that are not deferred, and of those that are.
+    loaded: usize,
+    deferred_loaded: usize,
     /// The namespaces that have something waiting.
     namespaces: HashMap<Box<str>, Lane>,
     /// Namespaces that go together, in the order in which it is their turn.
@@ -104,7 +107,8 @@ pub(super) struct Queue {
 }
 
 struct Waiting {
-    change: Change,
+    /// The newest change; none of an object that is read again once it is its turn.
+    change: Option<Change>,
     /// The batch of the oldest change that this one stands for.
     mark: u64,
 }
@@ -113,6 +117,8 @@ struct Waiting {
 struct Lane {
     /// Its objects, in the order of their oldest change.
     keys: VecDeque<ObjectKey>,
+    /// How many of them wait with their changes.
+    loaded: usize,
     /// How many changes have come since it waits.
     pushed: u64,
     turn: Turn,
@@ -135,6 +141,8 @@ pub(super) struct Cut {
     pub since: Instant,
     /// The namespaces that the cost is asked of.
     pub holders: Holders,
+    /// Objects to read again, whose changes did not wait with them.
+    pub wanted: Vec<ObjectKey>,
 }
 
 /// The namespaces of a cut.
@@ -148,12 +156,30 @@ pub(super) struct Holders {
     changes: usize,
 }
 
+impl Holders {
+    /// One namespace, with one change.
+    pub(super) fn of(namespace: Box<str>) -> Self {
+        Holders {
+            namespaces: vec![namespace],
+            count: 1,
+            changes: 1,
+        }
+    }
+
+    /// Whether they come together, whatever that costs, so that nobody is charged.
+    pub(super) fn are_joint(&self) -> bool {
+        self.count > 0 && self.namespaces.is_empty()
+    }
+}
+
 impl Queue {
     /// An empty queue.
     pub(super) fn new(fairness: Fairness) -> Queue {
         Queue {
             shares: fairness.shares,
             waiting: HashMap::new(),
+            loaded: 0,
+            deferred_loaded: 0,
             namespaces: HashMap::new(),
             together: VecDeque::new(),
             alone: VecDeque::new(),
@@ -172,19 +198,27 @@ impl Queue {
         self.marks.is_empty()
     }
 
-    /// Whether no further batch should be taken in.
+    /// Whether no further batch should be taken in. Namespaces that are deferred fill nothing: of
+    /// them no more changes wait than of all others, and the other objects by name alone.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= QUEUE_CHANGES_MAX || self.marks.len() >= QUEUE_CHANGES_MAX
+        self.loaded >= QUEUE_CHANGES_MAX
     }
 
-    /// Whether there is something to cut. A queue that is full waits for nobody: those who fill
-    /// it would make all others wait.
+    /// Whether there is something to cut.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let deferred = self.deferred.first();
         !self.together.is_empty()
             || !self.alone.is_empty()
             || self.marks.is_claimable()
-            || deferred.is_some_and(|(until, _)| *until <= now || self.is_full())
+            || deferred.is_some_and(|(until, _)| *until <= now)
+    }
+
+    /// Until when a namespace waits for what it owes; none where it owes nothing.
+    pub(super) fn deferred_until(&self, namespace: &str, now: Instant) -> Option<Instant> {
+        match self.debts.turn(namespace, now) {
+            Turn::Deferred(until) if !self.is_hurried => Some(until),
+            _ => None,
+        }
     }
 
     /// When the first of the deferred namespaces goes.
@@ -212,27 +246,10 @@ impl Queue {
         let mut waiting = 0;
         for change in batch.changes {
             let key = change.key().clone();
-            let is_known = match self.waiting.get_mut(&key) {
-                Some(known) => {
-                    known.change = change;
-                    true
-                }
-                None => {
-                    let new = Waiting { change, mark };
-                    self.waiting.insert(key.clone(), new);
-                    waiting += 1;
-                    false
-                }
-            };
-            match self.namespaces.get_mut(key.namespace()) {
-                Some(lane) => {
-                    lane.pushed += 1;
-                    if !is_known {
-                        lane.keys.push_back(key);
-                    }
-                }
-                None => self.open(key, now),
+            if !self.namespaces.contains_key(key.namespace()) {
+                self.open(&key, now);
             }
+            waiting += usize::from(self.wait(key, change, mark));
         }
         for namespace in joint {
             self.join(namespace, now);
@@ -254,6 +271,7 @@ impl Queue {
             positions: Vec::new(),
             since: now,
             holders: Holders::default(),
+            wanted: Vec::new(),
         };
         let is_alone = self.is_alone_next || self.together.is_empty();
         let alone = is_alone.then(|| self.next_alone()).flatten();
@@ -324,13 +342,46 @@ impl Queue {
         }
     }
 
+    /// Lets a change wait in the lane of its namespace, in place of one of the same object. Where
+    /// too many wait of namespaces that are deferred, the object waits without it. Returns whether
+    /// none of the object waited before.
+    fn wait(&mut self, key: ObjectKey, change: Change, mark: u64) -> bool {
+        let Some(lane) = self.namespaces.get_mut(key.namespace()) else {
+            return false;
+        };
+        lane.pushed += 1;
+        let former = self.waiting.get(&key);
+        let was_loaded = former.is_some_and(|former| former.change.is_some());
+        let is_deferred = matches!(lane.turn, Turn::Deferred(_));
+        let loaded = match is_deferred {
+            true => &mut self.deferred_loaded,
+            false => &mut self.loaded,
+        };
+        let has_room = was_loaded || !is_deferred || *loaded < QUEUE_CHANGES_MAX;
+        // That an object is gone is no more than its name.
+        let is_kept = has_room || matches!(change, Change::Remove(_));
+        if is_kept && !was_loaded {
+            *loaded += 1;
+            lane.loaded += 1;
+        }
+        let change = is_kept.then_some(change);
+        if let Some(known) = self.waiting.get_mut(&key) {
+            known.change = change;
+            return false;
+        }
+        lane.keys.push_back(key.clone());
+        self.waiting.insert(key, Waiting { change, mark });
+        true
+    }
+
     /// Begins to wait for the turn of an object's namespace, which has nothing waiting yet.
-    fn open(&mut self, key: ObjectKey, now: Instant) {
+    fn open(&mut self, key: &ObjectKey, now: Instant) {
         let namespace: Box<str> = key.namespace().into();
         self.debts.see(&namespace, now);
         let lane = Lane {
-            keys: VecDeque::from([key]),
-            pushed: 1,
+            keys: VecDeque::new(),
+            loaded: 0,
+            pushed: 0,
             turn: Turn::Together,
             is_joint: false,
             deferred: None,
@@ -367,7 +418,16 @@ impl Queue {
         let Some(lane) = self.namespaces.get_mut(&namespace) else {
             return;
         };
+        let was_deferred = matches!(lane.turn, Turn::Deferred(_));
+        let is_deferred = matches!(turn, Turn::Deferred(_));
         lane.turn = turn;
+        if is_deferred && !was_deferred {
+            self.loaded -= lane.loaded;
+            self.deferred_loaded += lane.loaded;
+        } else if was_deferred && !is_deferred {
+            self.deferred_loaded -= lane.loaded;
+            self.loaded += lane.loaded;
+        }
         if let Turn::Deferred(until) = turn {
             lane.deferred = lane.deferred.or(Some(now));
             self.deferred.insert((until, namespace));
@@ -402,12 +462,10 @@ impl Queue {
         true
     }
 
-    /// Lets those go who were deferred until now; where the queue is full and nobody else waits,
-    /// the first of the others too.
+    /// Lets those go who were deferred until now.
     fn release(&mut self, now: Instant) {
         while let Some((until, _)) = self.deferred.first() {
-            let is_stuck = self.is_full() && self.together.is_empty() && self.alone.is_empty();
-            if *until > now && !is_stuck {
+            if *until > now {
                 return;
             }
             if let Some((_, namespace)) = self.deferred.pop_first() {
@@ -461,6 +519,11 @@ impl Queue {
             if let Some(since) = self.marks.leave(mark) {
                 cut.since = cut.since.min(since);
             }
+            let Some(change) = change else {
+                cut.wanted.push(key);
+                continue;
+            };
+            (lane.loaded, self.loaded) = (lane.loaded - 1, self.loaded - 1);
             has_time = take_in(change);
             cut.count += 1;
         }

@@ -46,6 +46,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "endpoints" => bounds.endpoints = read(number)?,
         "certificates" => bounds.certificates = read(number)?,
         "hash-slots" => bounds.hash_slots = read(number)?,
+        "object-bytes" => bounds.object_bytes = read(number)?,
         "host-subsets" => bounds.host_subsets = read(number)?,
         "subset-endpoints" => bounds.subset_endpoints = read(number)?,
         "endpoint-copies" => bounds.endpoint_copies = read(number)?,
@@ -66,8 +67,9 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         }
         _ => {
             return Err(
-                "is none of routes, endpoints, certificates, hash-slots, upstream-hash-slots, \
-                 host-subsets, subset-endpoints, endpoint-copies, late-claims and control-share"
+                "is none of routes, endpoints, certificates, object-bytes, hash-slots, \
+                 upstream-hash-slots, host-subsets, subset-endpoints, endpoint-copies, \
+                 late-claims and control-share"
                     .to_owned(),
             );
         }
@@ -100,6 +102,7 @@ mod tests {
             "subset-endpoints=0",
             "endpoint-copies=7",
             "late-claims=5",
+            "object-bytes=8",
         ];
         let (read, problems) = bounds(&set);
         let expected = Bounds {
@@ -109,6 +112,7 @@ mod tests {
             subset_endpoints: 0,
             endpoint_copies: 7,
             late_claims: 5,
+            object_bytes: 8,
             ..Bounds::of_tenants()
         };
         assert_eq!((read, problems), (expected, Vec::new()));

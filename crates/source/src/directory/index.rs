@@ -34,6 +34,8 @@ pub(crate) struct Index {
     owners: HashMap<ObjectKey, Owner>,
     /// Files that claim a key which another one owns. Few keys have any.
     rivals: HashMap<ObjectKey, BTreeSet<FileId>>,
+    /// Keys whose objects are to be read again as if they had changed.
+    let_go: BTreeSet<ObjectKey>,
 }
 
 /// The place of a file in [`Index::files`].
@@ -91,7 +93,9 @@ impl Index {
             return known;
         };
         for (index, document) in file.documents.iter().enumerate() {
-            let owns = |key: &ObjectKey| self.owners.get(key) == Some(&Owner::new(id, index));
+            let owns = |key: &ObjectKey| {
+                self.owners.get(key) == Some(&Owner::new(id, index)) && !self.let_go.contains(key)
+            };
             let is_complete = match &document.holds {
                 Holds::Mixed(mixed) => mixed.dropped == 0,
                 _ => true,
@@ -112,6 +116,17 @@ impl Index {
             file: file.path.clone(),
             line: document.line,
         })
+    }
+
+    /// The file that the object in effect under a key was read from.
+    pub(crate) fn file_of(&self, key: &ObjectKey) -> Option<Arc<str>> {
+        let owner = self.owners.get(key)?;
+        Some(self.file(owner.file)?.path.clone())
+    }
+
+    /// Lets the object in effect under a key count as changed when its file is read next.
+    pub(crate) fn let_go(&mut self, key: ObjectKey) {
+        self.let_go.insert(key);
     }
 
     /// The state in which a file was read last.

@@ -532,3 +532,23 @@ fn a_check_reads_files_and_directories_once() {
     let key = ObjectKey::new(ObjectKind::Service, "default", "b");
     assert!(loaded.locator.locate(&key).is_some());
 }
+
+#[tokio::test]
+async fn an_object_that_is_wanted_again_comes_as_if_it_had_changed() {
+    let mut world = World::open("", |home| {
+        fs::write(home.join("a.yaml"), service("a", 1)).expect("a file");
+        let list = "kind: List\napiVersion: v1\nitems:\n";
+        let item = |name: &str| service(name, 1).replace('\n', "\n  ");
+        let items = ["b", "c"].map(|name| format!("- {}\n", item(name).trim_end()));
+        fs::write(home.join("list.yaml"), format!("{list}{}", items.concat())).expect("a file");
+    })
+    .await;
+    let key = |name: &str| ObjectKey::new(ObjectKind::Service, "default", name);
+    for name in ["a", "b"] {
+        world.directory.read_again([key(name), key("elsewhere")]);
+        let batch = world.next().await;
+        let keys: Vec<&ObjectKey> = batch.changes.iter().map(Change::key).collect();
+        assert_eq!(keys, [&key(name)]);
+        assert!(matches!(batch.changes[0], Change::Put(_)));
+    }
+}

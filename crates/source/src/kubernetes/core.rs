@@ -289,6 +289,26 @@ impl Core {
         }
     }
 
+    /// An object as it is now, which is to be put as if it had changed. One that was deleted, or
+    /// changed since, has been put already.
+    pub(super) fn put_again(
+        &mut self,
+        head: &ObjectHead,
+        decode: impl FnOnce() -> Result<Object, String>,
+    ) {
+        let Some(known) = self.known.get_mut(&head.id) else {
+            return;
+        };
+        if known.version > head.version {
+            return;
+        }
+        (known.version, known.hash) = (head.version, head.hash);
+        match decode() {
+            Ok(object) => self.changes.push(Change::Put(object)),
+            Err(problem) => self.findings.set(self.scope.kind, &head.id, problem),
+        }
+    }
+
     /// An object whose head cannot be read.
     pub(super) fn note_unreadable(&mut self, problem: String) {
         self.findings.set_unnamed(problem);
@@ -565,7 +585,8 @@ impl Core {
         }
     }
 
-    fn is_listing(&self) -> bool {
+    /// Whether a list is under way.
+    pub(super) fn is_listing(&self) -> bool {
         matches!(self.phase, Phase::Streaming | Phase::Paging { .. })
     }
 

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use myriad_api::meta::ANNOTATION_PREFIXES;
 use myriad_api::{Object, ObjectKey, ObjectKind};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+use super::pace::Label;
 
 /// Marks the bookmark that ends the initial events of a streaming list (KEP-3157).
 const INITIAL_END: &str = "k8s.io/initial-events-end";
@@ -65,6 +67,75 @@ pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<ObjectHead, Stri
         version,
         hash: first_bytes(&hasher.finalize()),
     })
+}
+
+/// Reads the name and the version of an object, and no more than stands before them: the metadata
+/// goes first in what API servers write. None where that is not so.
+pub(super) fn read_label(kind: ObjectKind, json: &str) -> Option<Label> {
+    let mut found = Found::default();
+    // It ends with an error once everything is found.
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let _ = LabelOf(&mut found, Level::Object).deserialize(&mut reader);
+    let name = found.name?;
+    let namespace = found.namespace.unwrap_or_default();
+    Some(Label {
+        id: ObjectKey::new(kind, &namespace, &name).id().clone(),
+        version: found.version?.parse().ok()?,
+    })
+}
+
+/// The parts of a label that were found so far.
+#[derive(Default)]
+struct Found {
+    name: Option<String>,
+    namespace: Option<String>,
+    version: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Level {
+    Object,
+    Metadata,
+}
+
+/// Reads a label until it is whole.
+struct LabelOf<'f>(&'f mut Found, Level);
+
+impl<'de> DeserializeSeed<'de> for LabelOf<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for LabelOf<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let LabelOf(found, level) = self;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match (level, &*key) {
+                (Level::Object, "metadata") => {
+                    map.next_value_seed(LabelOf(found, Level::Metadata))?;
+                    break;
+                }
+                (Level::Metadata, "name") => found.name = Some(map.next_value()?),
+                (Level::Metadata, "namespace") => found.namespace = Some(map.next_value()?),
+                // The namespace and the name stand before it.
+                (Level::Metadata, "resourceVersion") => {
+                    found.version = Some(map.next_value()?);
+                    break;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Err(A::Error::custom("the rest is not read"))
+    }
 }
 
 /// Reads a bookmark.
@@ -216,7 +287,7 @@ fn add(hasher: &mut blake3::Hasher, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bookmark, decode, read_bookmark, read_head};
+    use super::{Bookmark, decode, read_bookmark, read_head, read_label};
     use myriad_api::ObjectKind;
 
     const INGRESS: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7",
@@ -234,6 +305,20 @@ mod tests {
         let class = INGRESS.replace("\"namespace\":\"n\",", "");
         let head = read_head(ObjectKind::IngressClass, &class).expect("a head");
         assert_eq!(&*head.id, "/a");
+    }
+
+    #[test]
+    fn a_label_is_read_of_the_metadata_alone() {
+        let label = |json: &str| read_label(ObjectKind::Ingress, json);
+        let whole = label(INGRESS).expect("a label");
+        assert_eq!((&*whole.id, whole.version), ("n/a", 7));
+        // What follows the version is not looked at.
+        let start = r#"{"kind":"Ingress","metadata":{"name":"a","namespace":"n","uid":"u",
+            "resourceVersion":"7","#;
+        assert_eq!(label(start), Some(whole));
+        for bad in ["", "{", "{}", "[]", r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":3}"#] {
+            assert_eq!(label(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Lines {
     /// When the line under way is longer than the maximum.
     pub(super) fn take(&mut self) -> Result<Option<Bytes>, TooLong> {
         let rest = self.waiting.get(self.searched..).unwrap_or_default();
-        let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+        let Some(at) = memchr::memchr(b'\n', rest) else {
             self.searched = self.waiting.len();
             return if self.searched > self.line_bytes_max {
                 Err(TooLong)

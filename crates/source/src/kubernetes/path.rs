@@ -74,6 +74,14 @@ fn of_check(scope: &Scope, id: &str, version: u64) -> String {
     )
 }
 
+/// How one object stands now; a list, as the rights to watch a kind allow.
+pub(super) fn of_object(scope: &Scope, id: &str) -> String {
+    let (namespace, name) = id.split_once('/').unwrap_or(("", id));
+    let namespace = Some(namespace).filter(|it| !it.is_empty());
+    let path = collection(scope.kind, scope.api_version, namespace);
+    format!("{path}?fieldSelector=metadata.name%3D{}", escape(name))
+}
+
 /// Percent-encodes everything that has a meaning in a path or query.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

@@ -4,7 +4,7 @@ mod writers;
 
 use std::time::Duration;
 
-use myriad_api::{Batch, Change, ObjectKind};
+use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
 use serde_json::{Value, json};
 
 use self::server::Server;
@@ -98,6 +98,55 @@ async fn what_happens_later_is_seen_once_and_only_if_it_matters() {
     assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
     server.delete(SERVICES, "a");
     assert_eq!(names(&changed(&mut cluster).await).1, ["a"]);
+}
+
+#[tokio::test]
+async fn an_object_that_is_wanted_again_comes_as_if_it_had_changed() {
+    let server = Server::start().await;
+    for name in ["a", "b"] {
+        server.put(SERVICES, name, service(1));
+    }
+    let (mut cluster, _) = synced(settings(&server)).await;
+    let key = |name: &str| ObjectKey::new(ObjectKind::Service, "n", name);
+    cluster.read_again([key("b"), key("gone")]);
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+    // Nothing is asked for twice, and what comes later is seen as ever.
+    server.put(SERVICES, "a", service(2));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["a"]);
+    server.put(SERVICES, "b", service(1));
+    server.put(SERVICES, "b", service(3));
+    assert_eq!(names(&changed(&mut cluster).await).0, ["b"]);
+}
+
+#[tokio::test]
+async fn a_large_object_that_changes_all_the_time_comes_with_its_newest_state() {
+    let server = Server::start().await;
+    let (mut cluster, _) = synced(settings(&server)).await;
+    let large = |port: u16| {
+        let ports: Vec<Value> = (0..8_000).map(|_| json!({"port": port})).collect();
+        json!({"spec": {"ports": ports}})
+    };
+    let mut last = 0;
+    for port in 1..=20 {
+        last = server.put(SERVICES, "large", large(port));
+    }
+    let position = |batch: &Batch| {
+        let mut positions = batch.positions.iter();
+        let (_, version) = positions.find(|(kind, _)| *kind == ObjectKind::Service)?;
+        Some(*version)
+    };
+    loop {
+        let batch = changed(&mut cluster).await;
+        let Some(Change::Put(Object::Service(service))) = batch.changes.first() else {
+            panic!("the Service");
+        };
+        if service.ports[0].port == 20 {
+            assert_eq!(position(&batch), Some(last));
+            break;
+        }
+        // What waits is not counted as read.
+        assert!(position(&batch) < Some(last));
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The IO around a core: asks what the core wants, and feeds it what comes back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use kube::client::Body;
-use myriad_api::ObjectKind;
+use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::clock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,7 +20,9 @@ use super::core::{Core, Failure, Output, Request};
 use super::counters::WatchCounters;
 use super::definitions::{Definition, Presence};
 use super::lines::Lines;
+use super::pace::{self, Label, Pace};
 use super::{item, path};
+use crate::Wanted;
 
 /// The longest line of a watch: one object, of which etcd takes at most 1.5 MiB, escaped.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -61,6 +64,10 @@ pub(super) struct Watch {
     pub(super) restored: watch::Receiver<u64>,
     /// Tells all watches of the cluster.
     pub(super) tell_restored: Arc<watch::Sender<u64>>,
+    /// Objects that are to be read again although they have not changed.
+    pub(super) wanted: Wanted,
+    /// Which namespaces wait with their large objects.
+    pub(super) pace: Pace,
 }
 
 /// The receiver is gone, so there is nobody to watch for.
@@ -125,7 +132,10 @@ impl Watch {
                     }
                     return Ok(());
                 }
-                Some(Presence::Absent) => self.core.set_absent(clock::now()),
+                Some(Presence::Absent) => {
+                    self.pace.clear();
+                    self.core.set_absent(clock::now());
+                }
                 Some(Presence::Hidden(failure)) => self.core.set_hidden(&failure),
                 None => {}
             }
@@ -141,15 +151,9 @@ impl Watch {
             return Ok(());
         };
         let until = self.core.deadline();
-        let deadline = async {
-            match until {
-                Some(until) => tokio::time::sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = definition.changed() => {}
-            () = deadline => self.core.tick(clock::now()),
+            () = sleep_to(until) => self.core.tick(clock::now()),
             () = self.sender.closed() => return Err(Unwanted),
         }
         Ok(())
@@ -171,6 +175,8 @@ impl Watch {
     /// One request and its answer. Returns how long to wait before the next.
     async fn ask(&mut self) -> Result<Duration, Stop> {
         if self.core.begins_list() {
+            // It shows everything anew.
+            self.pace.clear();
             // A list is where another cluster at the same address would show.
             self.epoch = self.client.epoch().await?;
         }
@@ -243,12 +249,23 @@ impl Watch {
         let mut idle_at = clock::now() + self.idle_timeout;
         loop {
             let until = self.core.deadline().map_or(idle_at, |at| at.min(idle_at));
+            let paced = self.pace.deadline();
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 Ok(()) = self.restored.changed() => {
                     if self.core.distrust() {
                         return Ok(Duration::ZERO);
                     }
+                    continue;
+                }
+                () = sleep_to(paced) => {
+                    self.take_due()?;
+                    self.flush().await?;
+                    continue;
+                }
+                keys = self.wanted.next() => {
+                    self.read_again(keys).await?;
+                    self.flush().await?;
                     continue;
                 }
                 () = changed(&mut self.definition) => {
@@ -275,13 +292,83 @@ impl Watch {
             idle_at = clock::now() + self.idle_timeout;
             lines.push(&data);
             while let Some(line) = lines.take().map_err(|_| Failure::TooLarge)? {
-                take_line(&mut self.core, &line, &self.counters)?;
+                self.take_line(line)?;
             }
             self.flush().await?;
             if self.core.is_watch_over() {
                 return Ok(Duration::ZERO);
             }
         }
+    }
+
+    /// One line of a watch. A large one of a namespace that has to wait is set aside.
+    fn take_line(&mut self, line: Bytes) -> Result<(), Failure> {
+        let Watch {
+            core,
+            counters,
+            pace,
+            ..
+        } = self;
+        let is_large = line.len() >= pace::LARGE_BYTES;
+        // What a list does not show before it ends counts as absent.
+        if core.is_listing() || !is_large && pace.is_empty() {
+            return take_event(core, &line, counters);
+        }
+        let Some(label) = label_of(core.scope().kind, &line) else {
+            return take_event(core, &line, counters);
+        };
+        if !is_large {
+            pace.forget(&label.id);
+            return take_event(core, &line, counters);
+        }
+        match pace.admit(&label, line, clock::now()) {
+            Some(line) => self.read_large(&label, &line),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads what was set aside and has waited for long enough; the others wait for it in turn.
+    fn take_due(&mut self) -> Result<(), Failure> {
+        match self.pace.take_due(clock::now()) {
+            Some((label, line)) => self.read_large(&label, &line),
+            None => Ok(()),
+        }
+    }
+
+    fn read_large(&mut self, label: &Label, line: &[u8]) -> Result<(), Failure> {
+        let before = clock::processor_time();
+        let taken = take_event(&mut self.core, line, &self.counters);
+        let took = clock::processor_time().saturating_sub(before);
+        self.pace.charge(&label.id, took, clock::now());
+        taken
+    }
+
+    /// Reads objects again. Those that could not be read stay wanted.
+    async fn read_again(&mut self, mut keys: BTreeSet<ObjectKey>) -> Result<(), Failure> {
+        let form = form(self.is_whole, &Request::Probe);
+        let kind = self.core.scope().kind;
+        while let Some(key) = keys.pop_first() {
+            let path = path::of_object(self.core.scope(), key.id());
+            let page = match self.client.page(&path, form).await {
+                Ok(page) => page,
+                Err(failure) => {
+                    keys.insert(key);
+                    self.wanted.add(keys);
+                    return Err(failure);
+                }
+            };
+            let list: List<'_> = parse(&page)?;
+            for json in list.items.iter().flatten().map(|raw| raw.get()) {
+                match item::read_head(kind, json) {
+                    Ok(head) if head.id == *key.id() => {
+                        self.core.put_again(&head, || item::decode(kind, json));
+                    }
+                    Ok(_) => {}
+                    Err(problem) => self.core.note_unreadable(problem),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether the watch that is under way is the right one by the newest definitions.
@@ -295,7 +382,8 @@ impl Watch {
 
     /// Hands on what the core has seen.
     async fn flush(&mut self) -> Result<(), Unwanted> {
-        if let Some(output) = self.core.take() {
+        if let Some(mut output) = self.core.take() {
+            output.version = self.pace.read_up_to(output.version);
             if let Some(definition) = &mut self.definition {
                 definition.note_selecting(&output.changes);
             }
@@ -383,8 +471,23 @@ fn form(is_whole: bool, request: &Request) -> Form {
     }
 }
 
+/// Waits until a time; for ever, where there is none.
+async fn sleep_to(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The name and version of the object that an event puts or deletes; none for other events.
+fn label_of(kind: ObjectKind, line: &[u8]) -> Option<Label> {
+    let event: Event<'_> = serde_json::from_slice(line).ok()?;
+    let is_object = matches!(&*event.event_type, "ADDED" | "MODIFIED" | "DELETED");
+    is_object.then(|| item::read_label(kind, event.object.get()))?
+}
+
 /// One event of a watch.
-fn take_line(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<(), Failure> {
+fn take_event(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<(), Failure> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }

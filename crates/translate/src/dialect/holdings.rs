@@ -11,7 +11,7 @@ use myriad_api::{EndpointSlice, Finding, Object, ObjectKey, ObjectKind, Secret, 
 
 use super::ingress;
 use super::istio::weight;
-use crate::engine::{Output, Reader, Stays, Unit, UnitKind, Viewers};
+use crate::engine::{Amounts, Beyond, Output, Reader, Stays, Unit, UnitKind, Viewers};
 use crate::settings::{Bounds, Holding, REDUCED_POINTS};
 
 /// The bytes of a Secret that count for one certificate, begun ones too.
@@ -34,12 +34,9 @@ impl Unit {
 /// Tells that an object is more than its namespace may hold.
 pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
-    let object = key.as_ref().and_then(|key| reader.beyond(key));
-    let settings = reader.settings();
-    let finding = object.and_then(|object| {
-        let bounds = &settings.bounds;
-        bounds.finding(object, &settings.ignore_annotations)
-    });
+    let beyond = key.as_ref().and_then(|key| Some((key, reader.beyond(key)?)));
+    let bounds = reader.settings().bounds;
+    let finding = beyond.and_then(|(key, beyond)| bounds.finding(key, beyond));
     Output {
         findings: finding.into_iter().collect(),
         ..Output::default()
@@ -47,27 +44,35 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 impl Bounds {
-    /// The weight of an object; none where it is not bounded.
-    pub fn weigh(&self, object: &Object) -> Option<(Holding, u64)> {
-        let holding = Holding::of(object.key().kind)?;
-        self.get(holding)?;
-        let weight = match object {
+    /// The amounts that an object counts for, where they are bounded.
+    pub(crate) fn weigh(&self, object: &Object) -> Amounts {
+        let mut amounts = Amounts::default();
+        let holdings = Holding::of(object.key().kind).iter();
+        let bounded = holdings.filter(|holding| self.get(**holding).is_some());
+        for (slot, holding) in amounts.iter_mut().zip(bounded) {
+            let amount = self.amount(*holding, object);
+            *slot = (amount > 0).then_some((*holding, amount));
+        }
+        amounts
+    }
+
+    fn amount(&self, holding: Holding, object: &Object) -> u64 {
+        match object {
+            _ if holding == Holding::ObjectBytes => u64::from(object.bytes()),
             Object::Ingress(ingress) => ingress::weigh(ingress),
             Object::VirtualService(service) => weight::of_service(service),
+            Object::IstioGateway(_) => weight::hosts(object),
             Object::EndpointSlice(slice) => of_slice(slice),
             Object::ServiceEntry(entry) => weight::of_entry(entry),
             Object::DestinationRule(rule) => weight::of_rule(rule, self.upstream_hash_slots),
             Object::Secret(secret) => of_secret(secret),
             _ => 1,
-        };
-        (weight > 0).then_some((holding, weight))
+        }
     }
 
-    /// The finding about an object beyond the bound of its namespace. `ignored` are the annotations
-    /// that are ignored on request.
-    pub fn finding(&self, object: &Object, ignored: &BTreeSet<String>) -> Option<Finding> {
-        let key = object.key();
-        let holding = Holding::of(key.kind)?;
+    /// The finding about an object beyond a bound of its namespace.
+    fn finding(&self, key: &ObjectKey, beyond: &Beyond) -> Option<Finding> {
+        let holding = beyond.holding;
         let bound = self.get(holding)?;
         let (name, what) = (holding.name(), holding.words());
         let namespace = key.namespace();
@@ -76,7 +81,8 @@ impl Bounds {
                 "spec.trafficPolicy.loadBalancer.consistentHash",
                 format!("so its hash tables are rings of {REDUCED_POINTS} points"),
             ),
-            _ if reduce(object, ignored).is_some() => (
+            Holding::ObjectBytes if beyond.is_reduced => ("", closes(key.kind).to_owned()),
+            _ if beyond.is_reduced => (
                 "",
                 "so it has no effect; since it restricts access, the paths of older Ingresses of \
                  the namespace on its hosts answer 503"
@@ -95,16 +101,45 @@ impl Bounds {
 }
 
 impl Holding {
-    /// The holding that objects of a kind count towards.
-    pub const fn of(kind: ObjectKind) -> Option<Holding> {
+    /// The holdings that objects of a kind count towards; memory goes first.
+    pub const fn of(kind: ObjectKind) -> &'static [Holding] {
         match kind {
-            ObjectKind::Ingress | ObjectKind::VirtualService => Some(Holding::Routes),
-            ObjectKind::EndpointSlice | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
-                Some(Holding::Endpoints)
+            ObjectKind::Ingress => &[Holding::Routes],
+            ObjectKind::VirtualService | ObjectKind::IstioGateway => {
+                &[Holding::ObjectBytes, Holding::Routes]
             }
-            ObjectKind::Secret => Some(Holding::Certificates),
-            ObjectKind::DestinationRule => Some(Holding::HashSlots),
-            _ => None,
+            ObjectKind::EndpointSlice => &[Holding::Endpoints],
+            ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
+                &[Holding::ObjectBytes, Holding::Endpoints]
+            }
+            ObjectKind::Secret => &[Holding::Certificates],
+            ObjectKind::DestinationRule => &[Holding::ObjectBytes, Holding::HashSlots],
+            ObjectKind::Sidecar
+            | ObjectKind::RequestAuthentication
+            | ObjectKind::PeerAuthentication
+            | ObjectKind::AuthorizationPolicy
+            | ObjectKind::Telemetry
+            | ObjectKind::ProxyConfig
+            | ObjectKind::EnvoyFilter
+            | ObjectKind::WasmPlugin => &[Holding::ObjectBytes],
+            ObjectKind::IngressClass
+            | ObjectKind::Service
+            | ObjectKind::Pod
+            | ObjectKind::ConfigMap => &[],
+        }
+    }
+}
+
+/// What becomes of an object that restricts or verifies something and takes too much memory.
+fn closes(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::DestinationRule => {
+            "so it is not kept; since it may say how endpoints are verified, requests to its host \
+             get 503"
+        }
+        _ => {
+            "so it is not kept; since it may restrict access, it refuses all that the workloads of \
+             its namespace are asked"
         }
     }
 }

@@ -3,9 +3,10 @@
 use myriad_api::{self as api, Object, ObjectKey, ObjectKind};
 
 use super::Engine;
-use super::allowance::Held;
+use super::allowance::Beyond;
 use super::batch::Run;
 use super::units::Record;
+use crate::settings::Holding;
 
 impl Engine {
     /// Takes in a changed object as far as its namespace may hold it, and what that does to younger
@@ -16,45 +17,77 @@ impl Engine {
             api::Change::Put(object) => Some(object),
             api::Change::Remove(_) => None,
         };
-        let is_bounded = self.is_bounded(key.kind);
-        if !is_bounded && !self.concerns_claims(&key) {
+        let bounds = self.bounds_of(key.kind);
+        if bounds.is_empty() && !self.concerns_claims(&key) {
             self.ingest(change, run);
             return;
         }
-        let beyond = self.allowances.beyond.remove(&key);
+        let beyond = self.allowances.take(&key);
         let was_beyond = beyond.is_some();
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
-        let old = beyond.or_else(stored);
-        // As they were written: what a namespace may hold makes no claim younger.
+        // As they were written: what a namespace may hold makes no claim younger, but of those of
+        // an object that was let go nobody knows any more.
+        let old = beyond.map_or_else(stored, |beyond| beyond.object());
         self.note_claims(&key, (old.as_ref(), new), run);
-        if !is_bounded {
+        if bounds.is_empty() {
             self.ingest(change, run);
             return;
         }
-        let (old, new) = (self.weigh_object(old.as_ref()), self.weigh_object(new));
-        let bounds = self.settings.bounds;
-        let bound = |holding| bounds.get(holding);
-        let (stays, moved) = self.allowances.replace(old, new, bound);
+        let old = old.map(|old| old.meta().created);
+        let amounts = new.map(|new| {
+            let amounts = (self.rules.bounds.weigh)(&self.settings.bounds, new);
+            (new.meta().created, amounts)
+        });
+        let moved = self.allowances.replace(&key, (old, amounts), &bounds);
         match change {
-            api::Change::Put(object) if !stays => {
-                if !was_beyond {
-                    self.note_unserved(&key, run);
+            api::Change::Put(object) => match self.excess_of(&object, &bounds) {
+                Some(holding) => {
+                    if !was_beyond {
+                        self.note_unserved(&key, run);
+                    }
+                    self.exclude(object, holding, run);
                 }
-                self.exclude(object, run);
-            }
+                None => {
+                    self.tell(&key, run);
+                    self.ingest(api::Change::Put(object), run);
+                }
+            },
             change => {
                 self.tell(&key, run);
                 self.ingest(change, run);
             }
         }
-        for (_, key) in moved.out {
-            if let Some(object) = self.objects.get(&self.hasher, key.kind, key.id()) {
-                self.note_unserved(&key, run);
-                self.exclude(object, run);
-            }
+        for key in moved {
+            self.reconsider(key, run);
         }
-        for (_, key) in moved.back {
-            if let Some(object) = self.allowances.beyond.remove(&key) {
+    }
+
+    /// Brings an object to where it is by the bounds, after another one of its namespace changed.
+    fn reconsider(&mut self, key: ObjectKey, run: &mut Run) {
+        let bounds = &self.bounds_of(key.kind);
+        let Some(beyond) = self.allowances.take(&key) else {
+            let stored = self.objects.get(&self.hasher, key.kind, key.id());
+            let excess = stored.and_then(|it| Some((self.excess_of(&it, bounds)?, it)));
+            if let Some((holding, object)) = excess {
+                self.note_unserved(&key, run);
+                self.exclude(object, holding, run);
+            }
+            return;
+        };
+        let Some(object) = beyond.object() else {
+            return;
+        };
+        match self.excess_of(&object, bounds) {
+            Some(holding) if beyond.is_hollow => {
+                self.root((self.rules.bounds.beyond)(&key), run);
+                self.allowances.keep(key, beyond.of(holding));
+            }
+            Some(holding) => self.exclude(object, holding, run),
+            None if beyond.is_hollow => {
+                self.allowances.keep(key.clone(), beyond);
+                self.allowances.want(key);
+            }
+            None => {
                 self.tell(&key, run);
                 self.ingest(api::Change::Put(object), run);
             }
@@ -62,15 +95,29 @@ impl Engine {
     }
 
     /// Takes an object out that its namespace may not hold, or puts a smaller one in its place.
-    fn exclude(&mut self, object: Object, run: &mut Run) {
+    fn exclude(&mut self, object: Object, holding: Holding, run: &mut Run) {
         let key = object.key().clone();
-        let ignored = &self.settings.ignore_annotations;
-        let change = match (self.rules.bounds.reduce)(&object, ignored) {
+        // One that takes too much memory is not kept, but for what has to be known of it.
+        let hollow = (holding == Holding::ObjectBytes)
+            .then(|| (self.rules.bounds.hollow)(&object))
+            .flatten();
+        let reduced = match &hollow {
+            Some((hollow, stays)) => stays.then(|| hollow.clone()),
+            None => (self.rules.bounds.reduce)(&object, &self.settings.ignore_annotations),
+        };
+        let is_reduced = reduced.is_some();
+        let change = match reduced {
             Some(reduced) => api::Change::Put(reduced),
             None => api::Change::Remove(key.clone()),
         };
         let unit = (self.rules.bounds.beyond)(&key);
-        self.allowances.beyond.insert(key, object);
+        let (object, is_hollow) = match hollow {
+            Some((hollow, _)) => (hollow, true),
+            None => (object, false),
+        };
+        let mut beyond = Beyond::new(object, holding);
+        (beyond.is_reduced, beyond.is_hollow) = (is_reduced, is_hollow);
+        self.allowances.keep(key, beyond);
         self.root(unit, run);
         self.ingest(change, run);
     }
@@ -96,16 +143,17 @@ impl Engine {
         }
     }
 
-    /// Whether objects of a kind count for anything that is bounded.
-    fn is_bounded(&self, kind: ObjectKind) -> bool {
-        let holding = (self.rules.bounds.holding)(kind);
-        holding.is_some_and(|holding| self.settings.bounds.get(holding).is_some())
+    /// The bounds that objects of a kind count for.
+    fn bounds_of(&self, kind: ObjectKind) -> Vec<(Holding, u64)> {
+        let holdings = (self.rules.bounds.holdings)(kind).iter();
+        let bounds = &self.settings.bounds;
+        let bounds = holdings.filter_map(|holding| Some((*holding, bounds.get(*holding)?)));
+        bounds.collect()
     }
 
-    fn weigh_object(&self, object: Option<&Object>) -> Option<Held> {
-        let object = object?;
-        let (holding, weight) = (self.rules.bounds.weigh)(&self.settings.bounds, object)?;
+    /// The holding that an object is too much of.
+    fn excess_of(&self, object: &Object, bounds: &[(Holding, u64)]) -> Option<Holding> {
         let place = (object.meta().created, object.key().clone());
-        Some((holding, place, weight))
+        self.allowances.excess(&place, bounds)
     }
 }

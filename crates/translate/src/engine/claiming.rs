@@ -6,6 +6,7 @@ use myriad_api::{Meta, Object, ObjectKey};
 use myriad_model::Host;
 
 use super::Engine;
+use super::allowance::Beyond;
 use super::batch::Run;
 use super::late::{ClaimsChange, LateClaims, NewlyClaimed};
 use super::unit::{Unit, UnitId, UnitKind, namespace_of};
@@ -70,8 +71,7 @@ impl Engine {
     }
 
     fn created(&self, key: &ObjectKey) -> Option<i64> {
-        let object = self.allowances.written(key);
-        let created = object.map(|object| object.meta().created);
+        let created = self.allowances.beyond(key).and_then(Beyond::created);
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
         created.or_else(|| Some(stored()?.meta().created))
     }

@@ -1,9 +1,10 @@
-//! Units that run later: woken by an object of another namespace, and too many to run at once.
+//! Units that run later: those that an object of another namespace woke, where they are too many to
+//! run at once, and those that a batch had no time for.
 //!
 //! A namespace that refers to objects of others decides how many of its units their changes wake.
 //! The owner of the objects does not pay for that, and nobody's changes wait for it: beyond
-//! [`WOKEN_MAX`] in a batch units run a few at a time between batches, in turns of their
-//! namespaces. What they read then is what holds then, so that nothing is missed.
+//! [`WOKEN_MAX`] in a batch units run one by one between batches, in turns of their namespaces.
+//! What they read then is what holds then, so that nothing is missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,7 +15,7 @@ use super::unit::UnitId;
 pub(super) const WOKEN_MAX: usize = 64;
 
 /// The most units of one namespace that run in its turn.
-const TURN_UNITS: usize = 16;
+pub(super) const TURN_UNITS: usize = 16;
 
 /// The postponed units of each namespace; no more than there are units.
 #[derive(Default)]
@@ -30,6 +31,11 @@ impl Postponed {
         self.lanes.is_empty()
     }
 
+    /// The namespaces that have any.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.lanes.keys().map(|namespace| &**namespace)
+    }
+
     /// Postpones a unit of a namespace.
     pub(super) fn add(&mut self, namespace: &str, id: UnitId) {
         match self.lanes.get_mut(namespace) {
@@ -41,23 +47,24 @@ impl Postponed {
         };
     }
 
-    /// Takes out the next units: some of the namespace whose turn it is.
-    pub(super) fn next_turn(&mut self) -> Vec<UnitId> {
+    /// The namespace whose turn it is, among those that may have one.
+    pub(super) fn next_turn(&mut self, may_run: &dyn Fn(&str) -> bool) -> Option<Box<str>> {
         let beyond = (Bound::Excluded(&*self.last), Bound::Unbounded);
-        let next = self.lanes.range::<str, _>(beyond).next();
-        let next = next.or_else(|| self.lanes.iter().next());
-        let Some(namespace) = next.map(|(namespace, _)| namespace.clone()) else {
-            return Vec::new();
-        };
-        let mut ids = Vec::new();
-        if let Some(lane) = self.lanes.get_mut(&namespace) {
-            ids.extend(std::iter::from_fn(|| lane.pop_first()).take(TURN_UNITS));
-            if lane.is_empty() {
-                self.lanes.remove(&namespace);
-            }
+        let later = self.lanes.range::<str, _>(beyond);
+        let mut all = later.chain(&self.lanes).map(|(namespace, _)| namespace);
+        let next = all.find(|namespace| may_run(namespace))?.clone();
+        self.last.clone_from(&next);
+        Some(next)
+    }
+
+    /// Takes out the next unit of a namespace.
+    pub(super) fn pop(&mut self, namespace: &str) -> Option<UnitId> {
+        let lane = self.lanes.get_mut(namespace)?;
+        let id = lane.pop_first();
+        if lane.is_empty() {
+            self.lanes.remove(namespace);
         }
-        self.last = namespace;
-        ids
+        id
     }
 
     /// Takes out all.
@@ -68,22 +75,28 @@ impl Postponed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Postponed, TURN_UNITS};
+    use super::Postponed;
 
     #[test]
-    fn namespaces_take_turns_whoever_has_more() {
+    fn namespaces_take_turns_and_those_that_may_not_run_are_passed_by() {
         let mut postponed = Postponed::default();
-        for id in 0..1_000 {
+        for id in 0..3 {
             postponed.add("a", id);
         }
         postponed.add("c", 2_000);
         postponed.add("b", 2_001);
         postponed.add("b", 2_001);
-        let turns: Vec<_> = (0..4).map(|_| postponed.next_turn()).collect();
-        let lens: Vec<usize> = turns.iter().map(Vec::len).collect();
-        assert_eq!(lens, [TURN_UNITS, 1, 1, TURN_UNITS]);
-        assert_eq!((turns[1][0], turns[2][0]), (2_001, 2_000));
-        assert_eq!(postponed.take_all().count(), 1_000 - 2 * TURN_UNITS);
-        assert!(postponed.is_empty() && postponed.next_turn().is_empty());
+        let everybody = |_: &str| true;
+        let mut turns = Vec::new();
+        for _ in 0..3 {
+            let namespace = postponed.next_turn(&everybody).unwrap();
+            turns.push((namespace.clone(), postponed.pop(&namespace).unwrap()));
+        }
+        assert_eq!(turns, [("a".into(), 0), ("b".into(), 2_001), ("c".into(), 2_000)]);
+        assert_eq!(postponed.namespaces().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(postponed.next_turn(&|namespace| namespace != "a"), None);
+        assert_eq!(postponed.next_turn(&everybody).as_deref(), Some("a"));
+        assert_eq!(postponed.take_all().count(), 2);
+        assert!(postponed.is_empty() && postponed.next_turn(&everybody).is_none());
     }
 }

@@ -14,7 +14,7 @@ use myriad_api::{Meta, Object, ObjectKey, ObjectKind};
 use myriad_model::Host;
 
 use super::Shared;
-use super::allowance::Allowances;
+use super::allowance::{Allowances, Beyond};
 use super::late::Late;
 use super::memory::Remembered;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
@@ -162,10 +162,10 @@ impl<'a> Reader<'a> {
         self.around.now
     }
 
-    /// An object as it was written that is beyond what its namespace may hold. It changes when it
-    /// gets there, so no fact is noted either.
-    pub fn beyond(&self, key: &ObjectKey) -> Option<&'a Object> {
-        self.around.allowances.written(key)
+    /// An object that is beyond what its namespace may hold. It changes when it gets there, so no
+    /// fact is noted either.
+    pub fn beyond(&self, key: &ObjectKey) -> Option<&'a Beyond> {
+        self.around.allowances.beyond(key)
     }
 
     /// How many hosts the Gateways of a namespace name, up to a power of two.

@@ -13,7 +13,7 @@ pub(super) struct Row<P> {
 }
 
 /// The effect of a change on other members of a row.
-pub struct Moved<P> {
+pub(super) struct Moved<P> {
     /// Members that are beyond the bound now.
     pub out: Vec<P>,
     /// Members that are within it again.
@@ -48,6 +48,11 @@ impl<P: Ord + Clone> Row<P> {
     /// Whether what is at a place is within the bound.
     pub(super) fn stays(&self, place: &P) -> bool {
         self.cut.as_ref().is_none_or(|cut| place < cut)
+    }
+
+    /// Whether what is at a place counts and is beyond the bound.
+    pub(super) fn is_beyond(&self, place: &P) -> bool {
+        !self.stays(place) && self.all.contains_key(place)
     }
 
     /// Adds what counts. [`Row::settle`] has to follow.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Host;
 
+use super::allowance::Amounts;
 use super::copies::Weight;
 use super::late::NewlyClaimed;
 use super::output::Output;
@@ -60,10 +61,13 @@ pub(crate) type States<'a> = (Option<&'a Object>, Option<&'a Object>);
 
 /// The rules for the bounds of namespaces.
 pub(crate) struct BoundRules {
-    /// The holding that objects of a kind count towards.
-    pub holding: fn(ObjectKind) -> Option<Holding>,
-    /// The weight of an object; none where it is not bounded.
-    pub weigh: fn(&Bounds, &Object) -> Option<(Holding, u64)>,
+    /// The holdings that objects of a kind count towards; memory goes first.
+    pub holdings: fn(ObjectKind) -> &'static [Holding],
+    /// The amounts that an object counts for.
+    pub weigh: fn(&Bounds, &Object) -> Amounts,
+    /// What is kept of an object that takes more memory than its namespace may hold, and whether
+    /// that takes its place; none for kinds whose memory is not bounded.
+    pub hollow: fn(&Object) -> Option<(Object, bool)>,
     /// The object that takes the place of one beyond a bound; none where nothing does.
     pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,
     /// The unit that tells of an object beyond a bound.

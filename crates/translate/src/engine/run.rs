@@ -160,15 +160,25 @@ impl Engine {
     }
 
     /// Runs what is marked until nothing is. Units run in the order of [`Unit`]: what claims hosts
-    /// marks them, hosts need certificates and upstreams, and nothing leads back.
-    pub(super) fn drain(&mut self, run: &mut Run) {
-        let mut is_weighed = false;
+    /// marks them, hosts need certificates and upstreams, and nothing leads back. Once there is no
+    /// time, units that may wait are postponed.
+    pub(super) fn drain(&mut self, run: &mut Run, has_time: &mut dyn FnMut() -> bool) {
+        let (mut is_weighed, mut is_late) = (false, false);
         while let Some((unit, pending)) = run.pending.pop_first() {
             // Whoever needs upstreams has run, so all that are to run are known.
             if unit.is(self.rules.bounds.copying) && !std::mem::replace(&mut is_weighed, true) {
                 run.pending.insert(unit, pending);
                 self.weigh_upstreams(run);
-            } else if !self.is_wanted(&unit, pending.id) {
+                continue;
+            }
+            if unit.kind().may_wait {
+                is_late = is_late || !has_time();
+                if is_late {
+                    self.postpone(pending.id);
+                    continue;
+                }
+            }
+            if !self.is_wanted(&unit, pending.id) {
                 self.vanish(pending.id, run);
             } else if pending.must_run {
                 self.translate(&unit, pending.id, run);
@@ -176,6 +186,16 @@ impl Engine {
                 self.revisit(&unit, pending.id, &pending.slots, run);
             }
         }
+    }
+
+    /// Lets a unit run later, in the turn of its namespace, or of who needs it where it has not run
+    /// yet.
+    fn postpone(&mut self, id: UnitId) {
+        let namespace_of = |id: UnitId| self.units.get(id).map(Record::namespace);
+        let own = namespace_of(id).filter(|namespace| !namespace.is_empty());
+        let needer = || self.units.needers(id).first().copied().and_then(namespace_of);
+        let namespace = own.or_else(needer).unwrap_or_default();
+        self.postponed.add(&Box::<str>::from(namespace), id);
     }
 
     pub(super) fn mark(&self, id: UnitId, must_run: bool, run: &mut Run) {

@@ -70,6 +70,9 @@ pub struct UnitKind {
     pub ports: Option<PortClaims>,
     /// The fact of an object and a host that others read for how long it claims the host.
     pub claim_fact: Option<fn(&FactHasher, &str, &Host) -> u64>,
+    /// Whether it may run after the batch that marked it, where that takes too long: nothing that
+    /// ran needs what it makes.
+    pub may_wait: bool,
 }
 
 /// The ports that an object claims on the proxies of a view.
@@ -162,6 +165,7 @@ impl UnitKind {
             has_status: false,
             ports: None,
             claim_fact: None,
+            may_wait: false,
         }
     }
 

@@ -66,6 +66,8 @@ struct Shelf<K, V> {
     values: HashMap<K, V>,
     /// The entries of the lists in them.
     count: usize,
+    /// The entries of what found no room since.
+    missed: usize,
 }
 
 impl<K, V> Default for Shelf<K, V> {
@@ -73,6 +75,7 @@ impl<K, V> Default for Shelf<K, V> {
         Shelf {
             values: HashMap::new(),
             count: 0,
+            missed: 0,
         }
     }
 }
@@ -87,14 +90,20 @@ impl<K: std::hash::Hash + Eq, V: Clone> Shelf<K, V> {
         self.values.get(key).cloned()
     }
 
-    /// Keeps a value with so many entries, in place of all others where it does not fit beside
-    /// them.
+    /// Keeps a value with so many entries, where it fits beside the others. These give way once as
+    /// much found no room as they are: whoever asks for somewhat more than fits, again and again,
+    /// finds most of it.
     fn keep(&mut self, key: K, value: V, entries: usize) {
-        self.count += entries + 1;
-        if self.count > KEPT_ENTRIES_MAX {
+        let entries = entries + 1;
+        if self.count + entries > KEPT_ENTRIES_MAX {
+            self.missed += entries;
+            if self.missed < KEPT_ENTRIES_MAX {
+                return;
+            }
+            (self.count, self.missed) = (0, 0);
             self.values.clear();
-            self.count = entries + 1;
         }
+        self.count += entries;
         self.values.insert(key, value);
     }
 }

@@ -15,6 +15,7 @@ pub(crate) static HOST: UnitKind = UnitKind {
             keys.push(Key::new(Kind::Domain, Name::new(host.text().clone())));
         }
     },
+    may_wait: true,
     ..UnitKind::needed("host", 7)
 };
 

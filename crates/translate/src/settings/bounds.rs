@@ -33,7 +33,8 @@ pub(crate) const fn text_rows(bytes: usize) -> usize {
 /// A quantity that namespaces are bounded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holding {
-    /// Rows of route tables: paths of Ingresses, and matches of VirtualServices on each host; for
+    /// Rows of route tables: paths of Ingresses, matches of VirtualServices on each host, at least
+    /// one for each, and hosts of Gateways' servers; for
     /// a regex one more for each KiB that it may take once it is compiled, and for long texts as
     /// many as [`text_rows`] says.
     Routes,
@@ -44,6 +45,8 @@ pub enum Holding {
     Certificates,
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,
+    /// Bytes of memory that objects of Istio's API take, which are kept as they were read.
+    ObjectBytes,
 }
 
 /// The most that one namespace may hold, and one upstream. Zero is no bound.
@@ -57,6 +60,8 @@ pub struct Bounds {
     pub certificates: u64,
     /// See [`Holding::HashSlots`].
     pub hash_slots: u64,
+    /// See [`Holding::ObjectBytes`].
+    pub object_bytes: u64,
     /// The slots that one upstream may have, 2 to [`myriad_model::HashTable::SIZE_MAX`].
     pub upstream_hash_slots: u32,
     /// The subsets that a host may have.
@@ -78,6 +83,7 @@ impl Default for Bounds {
             routes: 0,
             endpoints: 0,
             certificates: 0,
+            object_bytes: 0,
             hash_slots: 4 << 20,
             upstream_hash_slots: 65_537,
             host_subsets: 256,
@@ -95,6 +101,7 @@ impl Bounds {
             routes: 250_000,
             endpoints: 250_000,
             certificates: 150_000,
+            object_bytes: 256 << 20,
             ..Bounds::default()
         }
     }
@@ -120,6 +127,7 @@ impl Bounds {
             Holding::Endpoints => self.endpoints,
             Holding::Certificates => self.certificates,
             Holding::HashSlots => self.hash_slots,
+            Holding::ObjectBytes => self.object_bytes,
         };
         Some(bound).filter(|bound| *bound > 0)
     }
@@ -133,6 +141,7 @@ impl Holding {
             Holding::Endpoints => "endpoints",
             Holding::Certificates => "certificates",
             Holding::HashSlots => "hash-slots",
+            Holding::ObjectBytes => "object-bytes",
         }
     }
 
@@ -143,6 +152,7 @@ impl Holding {
             Holding::Endpoints => "endpoints",
             Holding::Certificates => "certificates or authorities",
             Holding::HashSlots => "slots of hash tables",
+            Holding::ObjectBytes => "bytes of memory for its objects",
         }
     }
 }

@@ -81,17 +81,33 @@ pub(crate) const WHOLE: u8 = 0;
 const KIND_NUMBERS: usize = 32;
 
 /// An object at rest.
-enum AtRest {
+pub(crate) enum AtRest {
+    /// A kind that is packed.
     Packed {
+        /// The `namespace/name`.
         id: Arc<str>,
+        /// All else.
         body: Box<[u8]>,
     },
+    /// A Secret, whose bytes are shared with the resources that it becomes.
     Secret(Arc<Secret>),
     /// A kind whose types are compact as they are, and which is read more often than it changes.
     Whole(Object),
 }
 
 impl AtRest {
+    /// An object, to be kept beside the store.
+    pub(crate) fn new(object: Object) -> Self {
+        match (packed::pack(&object), object) {
+            (Some(body), object) => AtRest::Packed {
+                id: object.key().id().clone(),
+                body,
+            },
+            (None, Object::Secret(secret)) => AtRest::Secret(secret),
+            (None, object) => AtRest::Whole(object),
+        }
+    }
+
     fn is(&self, kind: ObjectKind, id: &str) -> bool {
         match self {
             AtRest::Packed { id: own, body } => **own == *id && packed::kind(body) == Some(kind),
@@ -100,7 +116,8 @@ impl AtRest {
         }
     }
 
-    fn unpack(&self) -> Option<Object> {
+    /// The object.
+    pub(crate) fn unpack(&self) -> Option<Object> {
         match self {
             AtRest::Packed { id, body } => packed::unpack(id, body),
             AtRest::Secret(secret) => Some(Object::Secret(secret.clone())),
@@ -108,7 +125,8 @@ impl AtRest {
         }
     }
 
-    fn created(&self) -> Option<i64> {
+    /// When it was created.
+    pub(crate) fn created(&self) -> Option<i64> {
         match self {
             AtRest::Packed { body, .. } => packed::created(body),
             AtRest::Secret(secret) => Some(secret.meta.created),

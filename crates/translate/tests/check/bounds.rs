@@ -1,10 +1,11 @@
 //! Bounds of namespaces: what stays does not depend on the order in which objects came, and a
 //! change costs what it moves.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use myriad_api::{Change, ObjectKey, ObjectKind};
+use myriad_api::{Change, Object, ObjectKey, ObjectKind};
 use myriad_model::Endpoints;
 use myriad_translate::{Bounds, Engine, Settings, Work};
 use proptest::prelude::*;
@@ -22,6 +23,7 @@ fn engine() -> Engine {
             endpoints: 3,
             certificates: 1,
             hash_slots: 2_048,
+            object_bytes: 1_000,
             ..Bounds::default()
         },
         ..universe::settings()
@@ -32,18 +34,42 @@ fn run(test: impl Fn(Batches) -> Result<(), TestCaseError>) {
     run_any(universe::history(), test);
 }
 
+/// Applies changes as a source would that puts the objects again which the engine had let go and
+/// wants. Returns how many those were.
+fn apply(engine: &mut Engine, changes: Vec<Change>, now: i64, there: &mut There) -> usize {
+    for change in &changes {
+        match change {
+            Change::Put(object) => there.insert(object.key().clone(), object.clone()),
+            Change::Remove(key) => there.remove(key),
+        };
+    }
+    let mut wanted = engine.apply(changes, now).wanted;
+    let mut read = 0;
+    while !wanted.is_empty() {
+        read += wanted.len();
+        let again = wanted.iter().map(|key| there[key].clone());
+        wanted = engine.apply(again.map(Change::Put).collect(), now).wanted;
+    }
+    read
+}
+
+/// The objects that are there.
+type There = BTreeMap<ObjectKey, Object>;
+
 fn findings(engine: &Engine) -> Vec<String> {
     engine.findings().map(ToString::to_string).collect()
 }
 
 #[test]
 fn what_stays_is_the_same_from_scratch_and_in_any_order() {
+    let read_again = Cell::new(0);
     run(|batches| {
         let mut incremental = engine();
-        let mut now = world::NOW;
+        let (mut now, mut there) = (world::NOW, There::new());
         for (passed, changes) in &batches {
             now += passed;
-            incremental.apply(changes.clone(), now);
+            let read = apply(&mut incremental, changes.clone(), now, &mut there);
+            read_again.set(read_again.get() + read);
         }
         let objects = survivors(&batches).into_iter().map(Change::Put);
         let objects: Vec<Change> = objects.collect();
@@ -57,19 +83,21 @@ fn what_stays_is_the_same_from_scratch_and_in_any_order() {
         }
         Ok(())
     });
+    assert!(read_again.get() > 0, "no history lets anything go");
 }
 
 #[test]
 fn the_same_objects_again_move_nobody() {
     run(|batches| {
         let mut engine = engine();
+        let mut there = There::new();
         for (_, changes) in &batches {
-            engine.apply(changes.clone(), world::NOW);
+            apply(&mut engine, changes.clone(), world::NOW, &mut there);
         }
         let before = findings(&engine);
         let again = survivors(&batches).into_iter().map(Change::Put).collect();
         let outcome = engine.apply(again, world::NOW);
-        prop_assert!(outcome.delta.is_empty());
+        prop_assert!(outcome.delta.is_empty() && outcome.wanted.is_empty());
         prop_assert_eq!(before, findings(&engine));
         Ok(())
     });
@@ -281,4 +309,64 @@ fn endpoints_of_an_entry_count_for_each_of_its_hosts() {
     let three = one.replace("hosts: [many.example], resolution", three);
     engine.apply(world::changes(&three), world::NOW);
     assert_eq!(beyond(&engine), 1);
+}
+
+/// A VirtualService with so many empty rules.
+fn fat(name: &str, rules: usize, host: &str) -> String {
+    let rules = vec!["{}"; rules].join(", ");
+    format!(
+        "apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{namespace: shop, name: {name}, creationTimestamp: '2020-01-01T00:00:00Z'}}
+spec: {{hosts: [{host}], gateways: [gate], http: [{rules}]}}
+"
+    )
+}
+
+#[test]
+fn what_takes_too_much_memory_is_let_go_and_wanted_once_there_is_room() {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            object_bytes: 30_000,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    let objects = [fat("a", 100, "a.example"), fat("b", 300, "b.example")].join("---\n");
+    let outcome = engine.apply(world::changes(&objects), world::NOW);
+    // 100 rules take 9 KB, 300 take 27.
+    assert!(outcome.wanted.is_empty());
+    assert_eq!(beyond(&engine), 1);
+    // It grows while it is let go: nobody has to read it for that.
+    let grown = engine.apply(world::changes(&fat("b", 310, "b.example")), world::NOW);
+    assert!(grown.wanted.is_empty());
+    let key = |name: &str| ObjectKey::new(ObjectKind::VirtualService, "shop", name);
+    let outcome = engine.apply(vec![Change::Remove(key("a"))], world::NOW);
+    assert_eq!(outcome.wanted, [key("b")]);
+    // Told once, and it is beyond until it was read.
+    assert_eq!(beyond(&engine), 1);
+    assert!(engine.apply(Vec::new(), world::NOW).wanted.is_empty());
+    let again = world::changes(&fat("b", 310, "b.example"));
+    assert!(engine.apply(again, world::NOW).wanted.is_empty());
+    assert_eq!(beyond(&engine), 0);
+}
+
+#[test]
+fn an_object_that_was_let_go_comes_to_hosts_as_one_that_was_edited() {
+    let mut engine = world::engine(Settings {
+        late_claims: true,
+        bounds: Bounds {
+            object_bytes: 10_000,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    engine.apply(world::changes(&fat("old", 1, "own.example")), world::NOW);
+    assert_eq!(engine.usage().late_claims, 0);
+    // Whoever grows beyond the bound, and comes back with a host of somebody else, gains no age.
+    engine.apply(world::changes(&fat("old", 200, "own.example")), world::NOW);
+    assert_eq!(beyond(&engine), 1);
+    engine.apply(world::changes(&fat("old", 1, "victim.example")), world::NOW);
+    assert_eq!(beyond(&engine), 0);
+    assert_eq!(engine.usage().late_claims, 1);
 }

@@ -1,6 +1,6 @@
 //! An object that others refer to changes at the cost of its own namespace alone.
 
-use myriad_api::Change;
+use myriad_api::{Change, ObjectKey, ObjectKind};
 use myriad_translate::{Engine, Outcome, Settings};
 
 use crate::world;
@@ -65,7 +65,13 @@ fn a_service_that_hosts_of_others_name_appears_at_once_and_they_follow_in_turns(
     assert_eq!(outcome.work.units_translated, 0);
     let mut turns = 0;
     while engine.has_postponed() {
-        let outcome = engine.work_off(world::NOW, &mut || false);
+        let mut left = 16;
+        let mut has_time = || {
+            left -= 1;
+            left > 0
+        };
+        let ran = engine.work_off(world::NOW, &mut has_time, &|_| true);
+        let (_, outcome) = ran.expect("a turn");
         assert!(outcome.work.units_translated <= 16);
         turns += 1;
     }
@@ -86,6 +92,64 @@ fn what_is_of_the_same_namespace_is_never_postponed() {
     let outcome = apply_taken_in(&mut engine, service());
     assert!(outcome.work.units_translated >= HOSTS as u64);
     assert!(!engine.has_postponed());
+}
+
+/// Applies changes with time for so many hosts.
+fn apply_with_time(engine: &mut Engine, changes: Vec<Change>, mut hosts: usize) -> Outcome {
+    for change in changes {
+        engine.take_in(change, world::NOW);
+    }
+    let mut has_time = || {
+        let has_time = hosts > 0;
+        hosts = hosts.saturating_sub(1);
+        has_time
+    };
+    engine.apply_taken_in_while(world::NOW, &mut has_time)
+}
+
+#[test]
+fn hosts_that_a_batch_has_no_time_for_follow_in_turns_of_their_namespaces() {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(service(), world::NOW);
+    let outcome = apply_with_time(&mut engine, referring("first"), 10);
+    // The Gateway, the VirtualService, ten hosts and what they need.
+    assert!(outcome.work.units_translated < 20, "{:?}", outcome.work);
+    let outcome = apply_with_time(&mut engine, referring("second"), 0);
+    assert!(outcome.work.units_translated < 10, "{:?}", outcome.work);
+    assert_eq!(engine.postponed().collect::<Vec<_>>(), ["first", "second"]);
+    // One that may not run is passed by, and the other has its turn alone.
+    let mut of_second = 0;
+    while let Some((namespace, _)) =
+        engine.work_off(world::NOW, &mut || true, &|namespace| namespace != "first")
+    {
+        assert_eq!(&*namespace, "second");
+        of_second += 1;
+    }
+    assert_eq!(of_second, HOSTS.div_ceil(16));
+    assert_eq!(engine.postponed().collect::<Vec<_>>(), ["first"]);
+    // Without time each turn is one host.
+    let mut turns = 0;
+    while let Some((_, outcome)) = engine.work_off(world::NOW, &mut || false, &|_| true) {
+        assert!(outcome.work.units_translated <= 2);
+        turns += 1;
+    }
+    // Those of the first batch that had time, but for the one that found it gone.
+    assert_eq!(turns, HOSTS - 9);
+    let mut whole = world::engine(Settings::default());
+    whole.apply(service(), world::NOW);
+    for namespace in ["first", "second"] {
+        whole.apply(referring(namespace), world::NOW);
+    }
+    assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
+    // Hosts that go are taken out in turns as well.
+    let key = |kind, name: &str| Change::Remove(ObjectKey::new(kind, "first", name));
+    let gone = vec![key(ObjectKind::VirtualService, "v"), key(ObjectKind::IstioGateway, "g")];
+    apply_with_time(&mut engine, gone.clone(), 10);
+    assert!(engine.has_postponed());
+    while engine.work_off(world::NOW, &mut || false, &|_| true).is_some() {}
+    whole.apply(gone, world::NOW);
+    assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
+    assert_eq!(engine.usage(), whole.usage());
 }
 
 #[test]

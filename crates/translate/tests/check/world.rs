@@ -114,6 +114,7 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "endpoints" => bounds.endpoints = number,
         "certificates" => bounds.certificates = number,
         "hash-slots" => bounds.hash_slots = number,
+        "object-bytes" => bounds.object_bytes = number,
         "host-subsets" => bounds.host_subsets = number,
         "subset-endpoints" => bounds.subset_endpoints = number,
         "endpoint-copies" => bounds.endpoint_copies = number,

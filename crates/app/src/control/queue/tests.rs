@@ -19,6 +19,7 @@ struct WholeCut {
     positions: Positions,
     since: Instant,
     holders: Holders,
+    wanted: Vec<ObjectKey>,
 }
 
 impl Queue {
@@ -35,6 +36,7 @@ impl Queue {
             positions: cut.positions,
             since: cut.since,
             holders: cut.holders,
+            wanted: cut.wanted,
         }
     }
 }

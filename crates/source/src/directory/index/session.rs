@@ -94,10 +94,14 @@ impl<'a> Session<'a> {
 
     /// Ends the session. Reads again the files that hold what others let go.
     pub(crate) fn finish(mut self, files: &mut dyn Files) -> Batch {
+        for key in self.changes.keys() {
+            self.index.let_go.remove(key);
+        }
         while let Some(key) = self.orphans.first().cloned() {
             let rival = self.index.first_rival(&key);
             let Some((id, path)) = rival.map(|(id, path)| (id, path.clone())) else {
                 self.orphans.remove(&key);
+                self.index.let_go.remove(&key);
                 self.changes.insert(key.clone(), Change::Remove(key));
                 continue;
             };
@@ -308,7 +312,8 @@ impl<'a> Session<'a> {
                 continue;
             };
             for (key, hash) in &mixed.items {
-                if self.index.owners.get(key) == Some(&Owner::new(id, index)) {
+                let is_owned = self.index.owners.get(key) == Some(&Owner::new(id, index));
+                if is_owned && !self.index.let_go.contains(key) {
                     // Of a key that the list has twice, the first item is in effect.
                     owned.entry(key.clone()).or_insert(*hash);
                 }

@@ -358,6 +358,15 @@ impl State {
         match (method, known) {
             (&Method::GET, Some(object)) => Answer::Ready(json_answer(StatusCode::OK, &object)),
             (&Method::GET, None) if query.contains("limit=") => self.page(path, query),
+            (&Method::GET, None) if query.contains("fieldSelector=") => {
+                let name = parameter(query, "fieldSelector").replace("metadata.name%3D", "");
+                let objects = self.objects_of(path).into_iter();
+                let found = objects.filter(|it| it["metadata"]["name"] == name);
+                Answer::Ready(json_answer(StatusCode::OK, &json!({
+                    "metadata": {"resourceVersion": self.version.to_string()},
+                    "items": found.collect::<Vec<_>>(),
+                })))
+            }
             (&Method::PATCH, Some(mut object)) => {
                 let expected = &body["metadata"]["resourceVersion"];
                 let is_stale =

@@ -19,7 +19,7 @@ use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces, Shade, suffix_o
 use crate::settings::{HostSharing, Settings};
 
 /// The most deeds, and things that were read for them, that are kept open at a time.
-const KEPT_MAX: usize = 1 << 18;
+const KEPT_MAX: usize = 1 << 20;
 
 /// The deeds for the names below a wildcard in a view.
 pub(super) struct Found {

@@ -144,6 +144,7 @@ mod tests {
                 ..VirtualServiceSpec::default()
             },
             notes: Box::default(),
+            bytes: 0,
         }
     }
 

@@ -401,6 +401,7 @@ mod tests {
                 ..GatewaySpec::default()
             },
             notes: Box::default(),
+            bytes: 0,
         };
         let host = Host::parse("a.example").expect("a host");
         let entries = entries(&gateway.spec, &host);

@@ -155,6 +155,7 @@ mod tests {
                 ..GatewaySpec::default()
             },
             notes: Box::default(),
+            bytes: 0,
         })
     }
 

@@ -20,8 +20,10 @@ use crate::resolve::Claim;
 /// The most names that are indexed again rather than kept.
 const LINEAR_MAX: usize = 16;
 
-/// The most names of Gateways, and as many of VirtualServices, that are kept open at a time.
-const KEPT_NAMES_MAX: usize = 1 << 18;
+/// The most names of Gateways, and as many of VirtualServices, that are kept open at a time: some
+/// 100 MB. Sixteen namespaces may have as many in front of tenants, so that nobody makes others
+/// open all of theirs again for each host.
+const KEPT_NAMES_MAX: usize = 1 << 22;
 
 /// The large Gateways and VirtualServices that were opened, and the destination that was resolved
 /// last.

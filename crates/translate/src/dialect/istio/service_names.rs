@@ -222,6 +222,7 @@ mod tests {
                 ..VirtualServiceSpec::default()
             },
             notes: Box::default(),
+            bytes: 0,
         })
     }
 

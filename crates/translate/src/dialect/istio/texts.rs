@@ -12,6 +12,10 @@ use super::answer;
 /// The bytes that an entry of a list takes beside its text.
 const ENTRY_BYTES: usize = 4;
 
+/// The bytes that a condition on a field or a parameter counts for beside its texts: about what it
+/// takes in a route.
+const TEST_BYTES: usize = 64;
+
 /// The bytes that a destination takes beside the names that are written.
 const DESTINATION_BYTES: usize = 32;
 
@@ -128,7 +132,7 @@ fn list(written: &[Box<str>]) -> usize {
 fn of_tests(written: &Map<StringMatch>) -> usize {
     let tests = written.iter();
     tests
-        .map(|(name, test)| name.len() + of_test(test) + ENTRY_BYTES)
+        .map(|(name, test)| name.len() + of_test(test) + TEST_BYTES)
         .sum()
 }
 

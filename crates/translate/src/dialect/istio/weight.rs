@@ -5,14 +5,20 @@ use std::sync::Arc;
 use myriad_api::Object;
 use myriad_api::istio::destination_rule::TrafficPolicy;
 use myriad_api::istio::destination_rule::balancer::{LoadBalancer, RingHash};
+use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
 use myriad_api::istio::virtual_service::{HttpMatch, HttpRoute, TcpRoute, TlsRoute};
-use myriad_api::istio::{DestinationRule, ServiceEntry, StringMatch, VirtualService};
+use myriad_api::istio::{
+    DestinationRule, DestinationRuleSpec, IstioObject, ServiceEntry, SpecProblem, StringMatch,
+    VirtualService,
+};
 use myriad_model::HashTable;
 
 use super::texts;
 use crate::regex;
 use crate::resolve::table_of;
-use crate::settings::{Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, text_rows};
+use crate::settings::{
+    Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, first_names, text_rows,
+};
 
 /// A rule with rings of [`REDUCED_POINTS`] points in place of its hash tables.
 pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {
@@ -27,6 +33,67 @@ pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {
             .for_each(shrink);
     }
     Object::DestinationRule(Arc::new(rule))
+}
+
+/// What is kept of an object that takes more memory than its namespace may hold, and whether that
+/// takes its place: a policy that nobody can read refuses everything, and a DestinationRule that
+/// verifies by what nobody has closes its host. None for kinds whose memory is not bounded.
+pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
+    fn blank<S: Default>(object: &IstioObject<S>) -> Arc<IstioObject<S>> {
+        Arc::new(IstioObject::hollow(&object.meta, S::default()))
+    }
+    fn unread<S>(object: &IstioObject<Result<S, SpecProblem>>) -> ReadResult<S> {
+        let problem = SpecProblem {
+            field: "spec".into(),
+            message: "is not kept, since it takes more memory than its namespace may have".into(),
+        };
+        Arc::new(IstioObject::hollow(&object.meta, Err(problem)))
+    }
+    Some(match object {
+        Object::IstioGateway(it) => (Object::IstioGateway(blank(it)), false),
+        Object::VirtualService(it) => (Object::VirtualService(blank(it)), false),
+        Object::DestinationRule(it) => (Object::DestinationRule(Arc::new(close(it))), true),
+        Object::ServiceEntry(it) => (Object::ServiceEntry(blank(it)), false),
+        Object::WorkloadEntry(it) => (Object::WorkloadEntry(blank(it)), false),
+        Object::Sidecar(it) => (Object::Sidecar(blank(it)), false),
+        Object::RequestAuthentication(it) => (Object::RequestAuthentication(unread(it)), true),
+        Object::PeerAuthentication(it) => (Object::PeerAuthentication(unread(it)), true),
+        Object::AuthorizationPolicy(it) => (Object::AuthorizationPolicy(unread(it)), true),
+        Object::Telemetry(it) => (Object::Telemetry(blank(it)), false),
+        Object::ProxyConfig(it) => (Object::ProxyConfig(blank(it)), false),
+        Object::EnvoyFilter(it) => (Object::EnvoyFilter(blank(it)), false),
+        Object::WasmPlugin(it) => (Object::WasmPlugin(blank(it)), false),
+        Object::Ingress(_)
+        | Object::IngressClass(_)
+        | Object::Service(_)
+        | Object::EndpointSlice(_)
+        | Object::Secret(_)
+        | Object::Pod(_)
+        | Object::ConfigMap(_) => return None,
+    })
+}
+
+/// A policy whose spec may not be readable.
+type ReadResult<S> = Arc<IstioObject<Result<S, SpecProblem>>>;
+
+/// A DestinationRule that closes the host of another one: it asks for a client's certificate that
+/// it does not name.
+fn close(rule: &DestinationRule) -> DestinationRule {
+    let tls = ClientTls {
+        mode: ClientTlsMode::Mutual,
+        ..ClientTls::default()
+    };
+    let policy = TrafficPolicy {
+        tls: Some(Box::new(tls)),
+        ..TrafficPolicy::default()
+    };
+    let spec = DestinationRuleSpec {
+        host: rule.spec.host.clone(),
+        traffic_policy: Some(Box::new(policy)),
+        export_to: first_names(&rule.spec.export_to).into(),
+        ..DestinationRuleSpec::default()
+    };
+    IstioObject::hollow(&rule.meta, spec)
 }
 
 fn shrink(balancer: &mut LoadBalancer) {
@@ -110,7 +177,8 @@ pub(crate) fn of_service(service: &VirtualService) -> u64 {
     let of_tls = spec.tls.iter().map(rows_of_tls);
     let of_tcp = spec.tcp.iter().map(rows_of_tcp);
     let rows: usize = of_http.chain(of_tls).chain(of_tcp).sum();
-    let rows = (rows as u64).saturating_mul(spec.hosts.len().max(1) as u64);
+    // A host costs something to serve though no rule does.
+    let rows = (rows.max(1) as u64).saturating_mul(spec.hosts.len().max(1) as u64);
     // Hosts share a regex.
     rows.saturating_add(regex::rows(spec.http.iter().flat_map(regexes)))
 }

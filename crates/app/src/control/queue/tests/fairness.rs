@@ -7,7 +7,7 @@ use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 
 use super::super::{QUEUE_CHANGES_MAX, Queue, Shares};
-use super::sharing;
+use super::{put, sharing};
 use crate::control::debts::Debt;
 
 const HEAVY: Duration = Duration::from_secs(3);
@@ -316,22 +316,50 @@ fn a_position_waits_for_who_is_deferred_and_others_take_no_room_meanwhile() {
 }
 
 #[test]
-fn a_queue_full_of_who_is_deferred_goes_on() {
+fn who_is_deferred_keeps_nobody_from_being_taken_in_however_many_changes_wait() {
     let (mut queue, now) = in_debt(Shares::FAIR);
-    queue.push(batch(removals("heavy", 0..QUEUE_CHANGES_MAX - 1), 1), now);
-    assert!(!queue.is_due(now));
-    queue.push(batch(removals("other", 0..1), 2), now);
-    assert!(queue.is_full() && queue.is_due(now));
+    let count = QUEUE_CHANGES_MAX + 100;
+    // The newest change of each waits, though each is one of many.
+    for _ in 0..2 {
+        queue.push(put("heavy", 0..count), now);
+    }
+    queue.push(batch(removals("heavy", count..count + 1), 3), now);
+    assert!(!queue.is_full() && !queue.is_due(now));
+    assert_eq!((queue.loaded, queue.deferred_loaded), (0, QUEUE_CHANGES_MAX + 1));
+    queue.push(put("other", 0..1), now);
     let cut = queue.cut(now);
     assert_eq!(namespaces(&cut.changes), BTreeSet::from(["other"]));
-    assert!(!queue.is_due(now), "there is room again");
-    queue.push(batch(removals("heavy", 0..QUEUE_CHANGES_MAX), 3), now);
-    assert!(queue.is_due(now));
-    assert_eq!(
-        queue.cut(now).changes.len(),
-        1,
-        "no more than were light before"
-    );
+    assert!(!queue.is_due(now));
+    // Once it is its turn, the objects are read again of which no change waits.
+    let (mut now, mut changes, mut wanted) = (now, 0, Vec::new());
+    while !queue.is_empty() {
+        now = queue.next_due().unwrap_or(now);
+        let cut = queue.cut(now);
+        changes += cut.changes.len();
+        wanted.extend(cut.wanted);
+        queue.charge(cut.holders, Duration::ZERO, now);
+    }
+    assert_eq!((changes, wanted.len()), (QUEUE_CHANGES_MAX + 1, 100));
+    assert_eq!((queue.loaded, queue.deferred_loaded), (0, 0));
+    assert!(queue.waiting.is_empty());
+}
+
+#[test]
+fn batches_beyond_a_bound_are_told_apart_no_more() {
+    let (mut queue, now) = in_debt(Shares::FAIR);
+    let count = QUEUE_CHANGES_MAX + 10;
+    for number in 0..count {
+        queue.push(batch(removals("heavy", number..number + 1), number as u64), now);
+    }
+    assert_eq!(queue.marks.len(), QUEUE_CHANGES_MAX);
+    let (mut now, mut positions) = (now, Vec::new());
+    while !queue.is_empty() {
+        now = queue.next_due().unwrap_or(now);
+        let cut = queue.cut(now);
+        positions = cut.positions;
+        queue.charge(cut.holders, Duration::ZERO, now);
+    }
+    assert_eq!(positions.last(), Some(&(ObjectKind::Ingress, count as u64 - 1)));
 }
 
 #[test]
