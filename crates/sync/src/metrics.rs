@@ -29,6 +29,8 @@ pub struct ServerCounters {
     pub mismatches: Counter,
     /// Proxies that were ahead of this replica for so long that they were served nevertheless.
     pub ahead_too_long: Counter,
+    /// Proxies disconnected since they had not answered in time.
+    pub unanswered: Counter,
     /// Resources too large to be sent.
     pub oversized: Counter,
     /// Connections refused, or ended because of what the other end sent.
@@ -109,6 +111,8 @@ impl ServerCounters {
         for (name, help, counter) in all {
             metrics.register(name, help, counter.clone());
         }
+        let help = "Proxies disconnected since they had not answered in time.";
+        metrics.register("sync_unanswered", help, self.unanswered.clone());
         self.register_signatures(metrics);
     }
 

@@ -1,6 +1,7 @@
 //! Both session cores together: what is sent for what, and a seeded simulation of everything
 //! that may happen between them.
 
+mod answers;
 mod order;
 pub(crate) mod pair;
 mod signing;

@@ -54,6 +54,9 @@ pub enum SessionError {
     /// The digests differed again after resyncs.
     #[error("is not in step after repeated resyncs")]
     NeverInStep,
+    /// No answer in time; see [`crate::server::ANSWER_TIMEOUT`].
+    #[error("has not answered in time")]
+    NoAnswer,
 }
 
 pub(crate) fn from_server(body: from_server::Body) -> FromServer {
