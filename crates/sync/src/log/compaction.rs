@@ -133,7 +133,7 @@ fn survey(path: &Path, end: u64) -> Result<Survey, LogError> {
 
 fn digest(key: &Key) -> u128 {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&[key.kind as u8]);
+    hasher.update(&[key.kind.number()]);
     hasher.update(key.name.as_bytes());
     let hash = hasher.finalize();
     let first = hash.as_bytes().first_chunk();
