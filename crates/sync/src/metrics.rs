@@ -111,12 +111,12 @@ impl ServerCounters {
         for (name, help, counter) in all {
             metrics.register(name, help, counter.clone());
         }
-        let help = "Proxies disconnected since they had not answered in time.";
-        metrics.register("sync_unanswered", help, self.unanswered.clone());
-        self.register_signatures(metrics);
+        self.register_answers(metrics);
     }
 
-    fn register_signatures(&self, metrics: &Metrics) {
+    fn register_answers(&self, metrics: &Metrics) {
+        let help = "Proxies disconnected since they had not answered in time.";
+        metrics.register("sync_unanswered", help, self.unanswered.clone());
         let help = "Certificates of the mesh signed for proxies.";
         metrics.register("sync_signed", help, self.signed.clone());
         let help = "Requests for certificates of the mesh refused.";
