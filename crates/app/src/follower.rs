@@ -320,8 +320,14 @@ impl Follower {
 impl Apply for Follower {
     async fn apply(&mut self, delivery: Delivery) -> Vec<Refusal> {
         let Delivery {
-            commit, mut logged, ..
+            commit,
+            mut logged,
+            refused: unread,
         } = delivery;
+        if let Some(Refusal { key, reason }) = unread.first() {
+            let refused = unread.len();
+            tracing::warn!(refused, first = %key, reason, "resources were refused unread");
+        }
         let refused = self.put_into_service(&commit);
         logged.leave_out(&refused);
         self.kept.append(logged).await;
@@ -330,7 +336,7 @@ impl Apply for Follower {
 
     async fn holds(&mut self, held: &Snapshot) {
         self.board.set_snapshot(held, self.position);
-        self.kept.mend(held).await;
+        self.kept.hold(held);
     }
 
     fn rekey(&mut self, key: [u8; 32]) {
@@ -338,7 +344,7 @@ impl Apply for Follower {
     }
 
     fn tick(&mut self) -> bool {
-        self.kept.look();
+        self.kept.mend();
         self.proxy.take_bindable()
     }
 

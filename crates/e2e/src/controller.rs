@@ -164,6 +164,7 @@ impl Controller {
             streams_max: 8,
             unauthenticated_max: 8,
             greeting_timeout: Duration::from_secs(10),
+            answer_timeout: myriad_sync::server::ANSWER_TIMEOUT,
         };
         let server = Server::new(
             settings,

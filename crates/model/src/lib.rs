@@ -26,7 +26,7 @@ pub mod writer;
 pub use delta::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Change, Commit, Delta};
 pub use digest::Digest;
 pub use host::{Host, HostError};
-pub use name::{Key, Kind, Name, Origin, OriginKind};
+pub use name::{Key, Kind, Name, NewerKind, Origin, OriginKind};
 pub use percent::unescape;
 pub use position::Position;
 pub use reach::{Extent, Reach, Unreachable};

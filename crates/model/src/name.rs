@@ -6,36 +6,43 @@ use std::sync::Arc;
 
 use crate::Endpoints;
 
-/// The kinds of resources. The numbers are part of the wire form.
+/// The kinds of resources. Their numbers are part of the wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
 pub enum Kind {
     /// See [`crate::Listener`].
-    Listener = 1,
+    Listener,
     /// See [`crate::Domain`].
-    Domain = 2,
+    Domain,
     /// See [`crate::Certificate`].
-    Certificate = 3,
+    Certificate,
     /// See [`crate::Route`].
-    Route = 4,
+    Route,
     /// See [`crate::Upstream`].
-    Upstream = 5,
+    Upstream,
     /// See [`crate::Endpoints`].
-    Endpoints = 6,
+    Endpoints,
     /// See [`crate::Trust`].
-    Trust = 7,
+    Trust,
     /// See [`crate::StreamRoute`].
-    StreamRoute = 8,
+    StreamRoute,
     /// See [`crate::AccessPolicy`].
-    AccessPolicy = 9,
+    AccessPolicy,
     /// See [`crate::Provider`].
-    Provider = 10,
+    Provider,
     /// See [`crate::Telemetry`].
-    Telemetry = 11,
+    Telemetry,
+    /// A kind of a newer build, of which this one knows the number. No value is of it: such a
+    /// resource is refused by name, and kept where bytes are kept as they came.
+    Newer(NewerKind),
 }
 
+/// The number of a kind that this build does not know. Only [`Kind::from_number`] makes one, so
+/// that a kind which is known has no second form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NewerKind(u8);
+
 impl Kind {
-    /// Every kind, in the order of their numbers.
+    /// Every kind that this build knows, in the order of their numbers.
     pub const ALL: [Kind; 11] = [
         Kind::Listener,
         Kind::Domain,
@@ -50,8 +57,43 @@ impl Kind {
         Kind::Telemetry,
     ];
 
-    /// The highest number of a kind.
-    pub const NUMBER_MAX: usize = Kind::ALL[Kind::ALL.len() - 1] as usize;
+    /// The highest number of a kind that this build knows.
+    pub const NUMBER_MAX: usize = Kind::ALL[Kind::ALL.len() - 1].number() as usize;
+
+    /// The kind with this number on the wire. Numbers are bytes, since that is what places in the
+    /// digest tree are made of; 0 is none.
+    pub fn from_number(number: u32) -> Option<Kind> {
+        let number = u8::try_from(number).ok().filter(|number| *number > 0)?;
+        let known = Kind::ALL.into_iter().find(|kind| kind.number() == number);
+        Some(known.unwrap_or(Kind::Newer(NewerKind(number))))
+    }
+
+    /// The kind with this number, as a build sees it that knows no higher one than `number_max`.
+    #[must_use]
+    pub fn within(self, number_max: u8) -> Kind {
+        match self.number() {
+            number if number > number_max => Kind::Newer(NewerKind(number)),
+            _ => self,
+        }
+    }
+
+    /// The number on the wire.
+    pub const fn number(self) -> u8 {
+        match self {
+            Kind::Listener => 1,
+            Kind::Domain => 2,
+            Kind::Certificate => 3,
+            Kind::Route => 4,
+            Kind::Upstream => 5,
+            Kind::Endpoints => 6,
+            Kind::Trust => 7,
+            Kind::StreamRoute => 8,
+            Kind::AccessPolicy => 9,
+            Kind::Provider => 10,
+            Kind::Telemetry => 11,
+            Kind::Newer(NewerKind(number)) => number,
+        }
+    }
 
     /// The word for the kind in dumps and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -67,6 +109,16 @@ impl Kind {
             Kind::AccessPolicy => "access_policy",
             Kind::Provider => "provider",
             Kind::Telemetry => "telemetry",
+            Kind::Newer(_) => "newer kind",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Newer(NewerKind(number)) => write!(f, "kind {number}"),
+            known => f.write_str(known.as_str()),
         }
     }
 }
@@ -151,7 +203,7 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.as_str(), self.name)
+        write!(f, "{} {}", self.kind, self.name)
     }
 }
 
@@ -274,6 +326,21 @@ impl fmt::Display for Origin {
 #[cfg(test)]
 mod tests {
     use super::{Key, Kind};
+
+    #[test]
+    fn a_number_is_a_kind_that_is_known_or_one_of_a_newer_build() {
+        for (number, kind) in (1..).zip(Kind::ALL) {
+            assert_eq!(Kind::from_number(number), Some(kind));
+            assert_eq!(u32::from(kind.number()), number);
+        }
+        let newer = Kind::from_number(77).expect("a kind of a newer build");
+        assert!(matches!(newer, Kind::Newer(_)));
+        assert_eq!(Key::new(newer, "shop/web").to_string(), "kind 77 shop/web");
+        assert_eq!(Kind::from_number(0), None);
+        assert_eq!(Kind::from_number(256), None);
+        assert_eq!(Kind::Telemetry.within(11), Kind::Telemetry);
+        assert_eq!(Kind::Telemetry.within(10).to_string(), "kind 11");
+    }
 
     #[test]
     fn what_takes_effect_together_is_one_group() {

@@ -275,11 +275,38 @@ impl Sealer {
         }
     }
 
-    /// Opens bytes that another end sealed, keeping its version.
+    /// The version of a resource of these bytes.
+    pub fn version(&self, bytes: &[u8]) -> Version {
+        version(&self.key, bytes)
+    }
+
+    /// Opens bytes that another end sealed, keeping its version, which has to be theirs: whoever
+    /// has another value under that version would be in step by its digest for ever.
+    ///
+    /// # Errors
+    /// See [`WireError`]. A body of another kind than the key says is one, and so are bytes of
+    /// another version.
+    pub fn open(&self, key: Key, version: Version, bytes: &Bytes) -> Result<Sealed, WireError> {
+        let sealed = self.open_trusted(key, version, bytes)?;
+        match self.version(bytes) == version {
+            true => Ok(sealed),
+            false => Err(WireError::OtherVersion),
+        }
+    }
+
+    /// Opens bytes that do not come from outside, whose version is believed.
     ///
     /// # Errors
     /// See [`WireError`]. A body of another kind than the key says is one.
-    pub fn open(&self, key: Key, version: Version, bytes: &Bytes) -> Result<Sealed, WireError> {
+    pub fn open_trusted(
+        &self,
+        key: Key,
+        version: Version,
+        bytes: &Bytes,
+    ) -> Result<Sealed, WireError> {
+        if let Kind::Newer(_) = key.kind {
+            return Err(WireError::NewerKind);
+        }
         let resource = wire::decode_within(bytes, self.schema_max)?;
         if resource.value.kind() != key.kind {
             return Err(WireError::OtherKind);
@@ -342,7 +369,7 @@ fn version(key: &[u8; 32], bytes: &[u8]) -> Version {
 
 fn slot(cluster_key: &[u8; 32], key: &Key) -> u64 {
     let mut hasher = blake3::Hasher::new_keyed(cluster_key);
-    hasher.update(&[key.kind as u8]);
+    hasher.update(&[key.kind.number()]);
     hasher.update(key.name.as_bytes());
     first_half(hasher.finalize()) as u64
 }
@@ -351,11 +378,4 @@ fn first_half(hash: blake3::Hash) -> u128 {
     let mut half = [0; 16];
     half.copy_from_slice(&hash.as_bytes()[..16]);
     u128::from_be_bytes(half)
-}
-
-impl Kind {
-    /// The kind with this number on the wire.
-    pub fn from_number(number: u32) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u32 == number)
-    }
 }

@@ -86,9 +86,10 @@ impl Snapshot {
         self.tree.is_empty()
     }
 
-    /// The number of resources of a kind.
+    /// The number of resources of a kind; those of kinds that only newer builds know are not
+    /// counted.
     pub fn count(&self, kind: Kind) -> usize {
-        self.counts[kind as usize - 1]
+        place(kind).map_or(0, |at| self.counts[at])
     }
 
     /// The resource at a place that has this key; see [`crate::Sealer::slot`].
@@ -108,13 +109,25 @@ impl Snapshot {
     pub fn apply(&mut self, change: &Change) {
         if let Some(new) = &change.new {
             let old = self.tree.insert(Leaf(new.clone()));
-            self.counts[change.key.kind as usize - 1] += usize::from(old.is_none());
+            if let Some(at) = place(change.key.kind) {
+                self.counts[at] += usize::from(old.is_none());
+            }
         } else if let Some(old) = &change.old {
             let old = self
                 .tree
                 .remove(old.slot(), |leaf| leaf.0.key() == &change.key);
-            self.counts[change.key.kind as usize - 1] -= usize::from(old.is_some());
+            if let Some(at) = place(change.key.kind) {
+                self.counts[at] -= usize::from(old.is_some());
+            }
         }
+    }
+}
+
+/// The place of a kind among the counts.
+fn place(kind: Kind) -> Option<usize> {
+    match kind {
+        Kind::Newer(_) => None,
+        known => Some(usize::from(known.number()) - 1),
     }
 }
 

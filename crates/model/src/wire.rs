@@ -55,6 +55,12 @@ pub enum WireError {
     /// The body is of another kind than the key.
     #[error("is of another kind than its key says")]
     OtherKind,
+    /// A kind that only newer builds know.
+    #[error("is of a kind that is not known here, and needs a newer build")]
+    NewerKind,
+    /// Other bytes than those that the version was computed of.
+    #[error("has other bytes than its version says")]
+    OtherVersion,
 }
 
 /// Appends the encoded form of a resource.

@@ -14,13 +14,14 @@ use myriad_model::{
 use crate::log::Logged;
 use crate::metrics::ClientCounters;
 use crate::signing::{self, Anchors, Issued, NotSigned};
-use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
+use crate::wire::{self, FromProxy, FromServer, KnownKinds, SessionError, from_proxy, from_server};
 use assembly::{Assembled, Assembly};
 
 /// The server, as one proxy sees it.
 pub struct ClientSession {
     instance: String,
     schema_max: u32,
+    kinds: KnownKinds,
     sealer: Sealer,
     /// The resources in service.
     held: Snapshot,
@@ -103,6 +104,7 @@ impl ClientSession {
         ClientSession {
             instance: wire::cut_text(instance),
             schema_max: SCHEMA,
+            kinds: KnownKinds::default(),
             sealer: Sealer::new(key.unwrap_or_default(), Form::Value),
             received: held.clone(),
             held,
@@ -120,6 +122,12 @@ impl ClientSession {
         self.schema_max = schema_max.min(SCHEMA);
         self.sealer = self.sealer.within(self.schema_max);
         self
+    }
+
+    /// This session, as of a build that knows these kinds.
+    #[cfg(test)]
+    pub(crate) fn knowing(self, kinds: KnownKinds) -> Self {
+        ClientSession { kinds, ..self }
     }
 
     /// This session, which wants an identity of the mesh.
@@ -316,6 +324,7 @@ impl ClientSession {
         self.open_all(assembled.changes, &mut applying, &mut delivery)?;
         let mut removed: Vec<SealedArc> = Vec::new();
         for key in assembled.removals {
+            let key = self.kinds.see(key);
             let slot = self.sealer.slot(&key);
             removed.extend(self.received.get(slot, &key).cloned());
         }
@@ -346,6 +355,7 @@ impl ClientSession {
             bytes,
         } in changes
         {
+            let key = self.kinds.see(key);
             if !known.insert(key.clone()) {
                 return Err(SessionError::Invalid("commit: it has one key twice"));
             }
@@ -389,9 +399,10 @@ impl ClientSession {
             self.counters.removals.inc();
             let key = sealed.key();
             self.received.apply(&removal(sealed.clone()));
+            // The log may have it although it was refused here: from a newer build.
+            delivery.logged.remove(key.clone());
             // What was refused from the start is not in service, so nothing has to go.
             if let Some(held) = self.held.get(sealed.slot(), key).cloned() {
-                delivery.logged.remove(key.clone());
                 applying.changes.push(removal(held));
             }
         }
@@ -410,7 +421,7 @@ impl Applying {
             return;
         }
         self.receipts.push(wire::Receipt {
-            kind: key.kind as u32,
+            kind: key.kind.number().into(),
             name: key.name.as_str().to_owned(),
             version: wire::version_bytes(version),
             reason: wire::cut_text(reason),

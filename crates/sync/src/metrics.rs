@@ -29,6 +29,8 @@ pub struct ServerCounters {
     pub mismatches: Counter,
     /// Proxies that were ahead of this replica for so long that they were served nevertheless.
     pub ahead_too_long: Counter,
+    /// Proxies disconnected since they had not answered in time.
+    pub unanswered: Counter,
     /// Resources too large to be sent.
     pub oversized: Counter,
     /// Connections refused, or ended because of what the other end sent.
@@ -109,10 +111,12 @@ impl ServerCounters {
         for (name, help, counter) in all {
             metrics.register(name, help, counter.clone());
         }
-        self.register_signatures(metrics);
+        self.register_answers(metrics);
     }
 
-    fn register_signatures(&self, metrics: &Metrics) {
+    fn register_answers(&self, metrics: &Metrics) {
+        let help = "Proxies disconnected since they had not answered in time.";
+        metrics.register("sync_unanswered", help, self.unanswered.clone());
         let help = "Certificates of the mesh signed for proxies.";
         metrics.register("sync_signed", help, self.signed.clone());
         let help = "Requests for certificates of the mesh refused.";

@@ -39,6 +39,10 @@ use walk::Walk;
 /// How long a proxy waits for a replica that is behind it, before it is served nevertheless.
 pub const AHEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a proxy may take to acknowledge a commit, to answer a question about what it has, or to
+/// take a frame. It then has another stream, if it lives.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Resyncs without a commit in step between them, after which the session ends.
 const MISMATCHES_MAX: u32 = 3;
 
@@ -59,6 +63,9 @@ pub struct ServerSession {
     outbox: VecDeque<Frame>,
     /// The root that the proxy must have after the commit that it has not acknowledged.
     awaited: Option<Digest>,
+    /// When everything had been sent that the proxy has not answered yet.
+    waits_since: Option<Instant>,
+    answer_timeout: Duration,
     /// Whether a commit is owed even without changes, so that a greeting has an answer.
     owes_commit: bool,
     mismatches: u32,
@@ -156,10 +163,21 @@ impl ServerSession {
             steps,
             outbox: VecDeque::new(),
             awaited: None,
+            waits_since: None,
+            answer_timeout: ANSWER_TIMEOUT,
             owes_commit: false,
             mismatches: 0,
             signing: Signing::default(),
             counters,
+        }
+    }
+
+    /// This session, in which answers may take this long instead of [`ANSWER_TIMEOUT`].
+    #[must_use]
+    pub fn answering_within(self, answer_timeout: Duration) -> Self {
+        ServerSession {
+            answer_timeout,
+            ..self
         }
     }
 
@@ -199,8 +217,14 @@ impl ServerSession {
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Ahead { since, .. } => since.map(|since| since + AHEAD_TIMEOUT),
-            _ => None,
+            _ => self.waits_since.map(|since| since + self.answer_timeout),
         }
+    }
+
+    /// Whether the proxy has not answered in time: the stream is of no use then.
+    pub fn is_overdue(&self, now: Instant) -> bool {
+        let waits = |since| now.saturating_duration_since(since) >= self.answer_timeout;
+        self.waits_since.is_some_and(waits)
     }
 
     /// Takes a message of the proxy.
@@ -215,6 +239,7 @@ impl ServerSession {
                     return Err(SessionError::Unexpected("answer"));
                 };
                 walk.answer(&nodes)?;
+                self.waits_since = None;
                 Ok(Report::Nothing)
             }
             from_proxy::Body::Ack(ack) => self.receive_ack(ack),
@@ -228,6 +253,18 @@ impl ServerSession {
     /// The next message to send, encoded, if there is one now. To be called until there is none
     /// after every message, every update and at the [`deadline`](Self::deadline).
     pub fn poll(&mut self, now: Instant) -> Option<Bytes> {
+        let frame = self.poll_frame(now);
+        let is_waiting = match &self.state {
+            State::Walking(walk) => walk.is_waiting(),
+            _ => self.awaited.is_some(),
+        };
+        if frame.is_none() && is_waiting {
+            self.waits_since.get_or_insert(now);
+        }
+        frame
+    }
+
+    fn poll_frame(&mut self, now: Instant) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.next_frame() {
                 let bytes = match frame {
@@ -328,6 +365,7 @@ impl ServerSession {
         let is_sent = self.outbox.is_empty();
         let awaited = self.awaited.take().filter(|_| is_sent);
         let awaited = awaited.ok_or(SessionError::Unexpected("acknowledgement"))?;
+        self.waits_since = None;
         if ack.receipts.len() > wire::RECEIPTS_MAX {
             return Err(SessionError::TooMany("receipts"));
         }

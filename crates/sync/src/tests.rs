@@ -1,11 +1,14 @@
 //! Both session cores together: what is sent for what, and a seeded simulation of everything
 //! that may happen between them.
 
+mod answers;
+mod kinds;
 mod order;
 pub(crate) mod pair;
 mod signing;
 mod simulation;
 mod steps;
+mod versions;
 
 use std::time::Duration;
 
@@ -100,7 +103,8 @@ fn a_proxy_of_another_key_is_sent_everything_and_keeps_serving_until_then() {
     let mut held = Snapshot::new();
     for sealed in world.snapshot().iter() {
         let bytes = sealed.encoded().unwrap();
-        let opened = other.open(sealed.key().clone(), myriad_model::Version([1; 16]), bytes);
+        let version = other.version(bytes);
+        let opened = other.open(sealed.key().clone(), version, bytes);
         held.apply(&Change {
             key: sealed.key().clone(),
             old: None,

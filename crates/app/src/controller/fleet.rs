@@ -161,6 +161,7 @@ fn limits(key: [u8; 32], tls: Arc<ServerConfig>) -> ServerSettings {
         streams_max: STREAMS_MAX,
         unauthenticated_max: UNAUTHENTICATED_MAX,
         greeting_timeout: GREETING_TIMEOUT,
+        answer_timeout: myriad_sync::server::ANSWER_TIMEOUT,
     }
 }
 

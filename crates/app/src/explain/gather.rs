@@ -161,6 +161,6 @@ fn open(sealed: &SealedArc) -> Option<SealedArc> {
     // Nobody compares these with others, so the key does not matter.
     let sealer = Sealer::new([0; 32], Form::Value);
     let (key, version) = (sealed.key().clone(), sealed.version());
-    let opened = sealer.open(key, version, sealed.encoded()?).ok()?;
+    let opened = sealer.open_trusted(key, version, sealed.encoded()?).ok()?;
     Some(SealedArc::new(opened))
 }

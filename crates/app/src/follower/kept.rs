@@ -20,20 +20,28 @@ const FILE: &str = "commits.log";
 /// The name that a file is given that cannot be read, for people to look at.
 const BROKEN_FILE: &str = "commits.log.broken";
 
-/// How often a disk that takes nothing is tried again, at most.
+/// How often everything is written anew, at most.
 const MEND_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long a commit waits for a disk that is slower than the network. One that does not answer
+/// delays the first commit that it has no room for by this, and none after it.
+const DISK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The state that is kept on disk.
 pub(super) struct Kept {
-    /// The log; none where the disk does not take it: serving goes on, and a restart fetches
-    /// everything.
+    /// The log; none while another process has it, or where it cannot be opened: serving goes on,
+    /// and it is written anew.
     log: Option<Log>,
+    /// The resources in service, from which the log is written anew.
+    held: Snapshot,
     path: PathBuf,
     counters: LogCounters,
     key: Option<[u8; 32]>,
     /// Whether the next record has to say the key.
     is_rekeyed: bool,
     followed_at: Gauge,
+    /// 1 while the log lacks commits that are in service.
+    gap: Gauge,
     history: History,
     mended_at: Option<Instant>,
     /// Whether another process keeps commits here now.
@@ -52,6 +60,9 @@ impl Kept {
         let followed_at = Gauge::default();
         let help = "When a controller was last followed, in seconds since the epoch; 0 for never";
         metrics.register("sync_followed_at_seconds", help, followed_at.clone());
+        let gap = Gauge::default();
+        let help = "1 while the log lacks commits that are in service";
+        metrics.register("log_gap", help, gap.clone());
         let path = directory.join(FILE);
         let history = History::default();
         history.0.kept_at.store(modified_at(&path), Relaxed);
@@ -65,11 +76,13 @@ impl Kept {
         }
         let kept = Kept {
             log,
+            held: snapshot.clone(),
             path,
             counters,
             key,
             is_rekeyed: false,
             followed_at,
+            gap,
             history,
             mended_at: None,
             is_suspended: Arc::default(),
@@ -83,37 +96,48 @@ impl Kept {
             self.note_followed();
         }
         self.look();
-        if let Some(log) = &self.log {
+        if let Some(log) = &mut self.log {
             logged.key = self.key.filter(|_| self.is_rekeyed);
             self.is_rekeyed = false;
             // One that is not written is told by the log, which then has to be mended.
-            log.append_when_room(logged).await;
-            self.history.0.kept_at.store(clock::unix_seconds(), Relaxed);
+            if log.append_within(logged, DISK_PATIENCE).await {
+                self.history.0.kept_at.store(clock::unix_seconds(), Relaxed);
+            }
         }
     }
 
-    /// Writes everything anew where the log has a gap: it would lead to a state that never was.
-    pub(super) async fn mend(&mut self, held: &Snapshot) {
-        if self.is_suspended.load(Acquire) {
-            return;
-        }
+    /// Notes the resources in service.
+    pub(super) fn hold(&mut self, held: &Snapshot) {
+        self.held = held.clone();
+        self.mend();
+    }
+
+    /// Has everything written anew where the log has a gap, once the disk has taken what was
+    /// queued: with the gap it would lead to a state that never was. Waits for nothing.
+    pub(super) fn mend(&mut self) {
+        self.look();
         let is_whole = self.log.as_ref().is_some_and(Log::is_whole);
+        let has_gap = !is_whole && !self.is_suspended.load(Acquire);
+        let had_gap = self.gap.set(has_gap.into()) != 0;
+        if has_gap && !had_gap {
+            let path = self.path.display();
+            tracing::error!(%path, "commits are served and not kept, until the disk takes them");
+        }
         let now = clock::now();
         let is_too_soon = self.mended_at.is_some_and(|at| now - at < MEND_INTERVAL);
-        let Some(key) = self.key.filter(|_| !is_whole && !is_too_soon) else {
+        let Some(key) = self.key.filter(|_| has_gap && !is_too_soon) else {
             return;
         };
-        self.mended_at = Some(now);
-        self.log = None;
-        let (path, counters, held) = (self.path.clone(), self.counters.clone(), held.clone());
-        let write = move || Log::replace(&path, counters, Logged::all(&held, key));
-        match tokio::task::spawn_blocking(write).await {
-            Ok(Ok(log)) => {
-                self.is_rekeyed = false;
-                self.log = Some(log);
+        if self.log.is_none() {
+            match Log::without_file(&self.path, self.counters.clone()) {
+                Ok(log) => self.log = Some(log),
+                Err(error) => tracing::error!(%error, "nothing is kept on disk; trying again"),
             }
-            Ok(Err(error)) => tracing::error!(%error, "nothing is kept on disk; trying again"),
-            Err(_) => tracing::error!("the writer of the log panicked"),
+        }
+        let log = self.log.as_ref();
+        if log.is_some_and(|log| log.rewrite(&self.held, key)) {
+            self.mended_at = Some(now);
+            self.is_rekeyed = false;
         }
     }
 
@@ -221,3 +245,6 @@ fn open(path: &Path, counters: &LogCounters, schema_max: u32) -> (Option<Log>, R
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

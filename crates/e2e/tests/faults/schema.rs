@@ -7,6 +7,7 @@ use myriad_e2e::world::eventually;
 use myriad_model::wire::SCHEMA;
 use myriad_model::{
     Endpoint, Endpoints, Form, Key, Kind, Name, Origin, Resource, Sealed, Sealer, Snapshot, Value,
+    Version,
 };
 use myriad_sync::wire::{self, from_proxy, from_server};
 use myriad_sync::{ClientCounters, ClientSession, Received};
@@ -161,9 +162,9 @@ fn welcome(proxy: &mut ClientSession, schema: u32) {
 /// Sends resources in one commit, each as if it needed this schema. Returns what was refused.
 fn commit(proxy: &mut ClientSession, sent: &[(&Sealed, u32)]) -> Vec<(String, String)> {
     let changes = sent.iter().map(|(sealed, schema)| wire::Change {
-        kind: Kind::Endpoints as u32,
+        kind: Kind::Endpoints.number().into(),
         name: sealed.name().to_string(),
-        version: Bytes::copy_from_slice(&sealed.version().0),
+        version: Bytes::copy_from_slice(&version_with(sealed, *schema).0),
         bytes: with_schema(sealed, *schema),
         unfinished: false,
     });
@@ -212,6 +213,10 @@ fn with_schema(sealed: &Sealed, schema: u32) -> Bytes {
     assert_eq!(bytes[..2], [0x08, 1]);
     bytes[1] = u8::try_from(schema).expect("small");
     bytes.into()
+}
+
+fn version_with(sealed: &Sealed, schema: u32) -> Version {
+    Sealer::new(KEY, Form::Encoded).version(&with_schema(sealed, schema))
 }
 
 /// The port of each endpoint that is in service.

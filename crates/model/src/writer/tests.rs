@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::{
     COMMIT_RESOURCES_MAX, Certificate, Delta, Endpoint, Endpoints, Form, Key, KeyEncoding, Kind,
-    Name, Origin, Position, PrivateKey, Resource, Sealer, Snapshot, Value, Writer,
+    Name, Origin, Position, PrivateKey, Resource, Sealer, Snapshot, Value, WireError, Writer,
 };
 
 fn writer() -> Writer {
@@ -75,11 +75,14 @@ fn sealed_bytes_open_to_the_value_that_was_sealed() {
     let bytes = sealed.encoded().unwrap();
     let opened = sealer.open(key("a"), sealed.version(), bytes).unwrap();
     assert_eq!(opened.resource(), Some(&resource));
-    assert!(
-        sealer
-            .open(Key::new(Kind::Route, "a"), sealed.version(), bytes)
-            .is_err()
-    );
+    let refused = |key: Key, version| sealer.open(key, version, bytes).err();
+    let (route, version) = (Key::new(Kind::Route, "a"), sealed.version());
+    assert_eq!(refused(route, version), Some(WireError::OtherKind));
+    let newer = Key::new(Kind::from_number(77).unwrap(), "a");
+    assert_eq!(refused(newer, version), Some(WireError::NewerKind));
+    let other = Sealer::new([2; 32], Form::Encoded).version(bytes);
+    assert_eq!(refused(key("a"), other), Some(WireError::OtherVersion));
+    assert!(sealer.open_trusted(key("a"), other, bytes).is_ok());
 }
 
 #[test]

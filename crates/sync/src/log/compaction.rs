@@ -1,16 +1,18 @@
 //! The log without what later records replaced, written beside it while it goes on.
 //!
-//! The file is read twice: first for which change of each key is the last, then to copy those.
-//! Bytes are copied as they were received, never encoded anew: a field that this build does not
-//! know must still be there when a newer one reads it.
+//! The file is read twice: first for which change of each key is the last (`last`), then to copy
+//! those. Bytes are copied as they were received, never encoded anew: a field or a kind that this
+//! build does not know must still be there when a newer one reads it.
 
-use std::collections::HashMap;
+mod last;
+
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use myriad_model::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Key, Position};
+use myriad_model::{COMMIT_BYTES_MAX, COMMIT_RESOURCES_MAX, Position};
 
+use self::last::{Last, RUN_CHANGES, Sorter};
 use super::file::{self, HEAD_BYTES, Opened, Records};
 use super::{LogError, Logged};
 
@@ -24,22 +26,20 @@ pub(super) struct Compacted {
 
 /// The path that a compaction writes to.
 pub(super) fn path_beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    path.with_file_name(name)
+    file::beside(path, ".new")
 }
 
 /// Copies what is in force at `end` to a new file.
 pub(super) fn compact(path: &Path, end: u64) -> Result<Compacted, LogError> {
-    let last = survey(path, end)?;
+    let survey = survey(path, end)?;
     let target = path_beside(path);
     let mut copy = Copy {
         file: file::create(&target)?,
         path: &target,
         len: HEAD_BYTES,
         record: Logged {
-            key: last.key,
-            position: last.position.clone(),
+            key: survey.key,
+            position: survey.position,
             changes: Vec::new(),
         },
         bytes: 0,
@@ -48,7 +48,7 @@ pub(super) fn compact(path: &Path, end: u64) -> Result<Compacted, LogError> {
     let mut number = 0_u64;
     while let Some(record) = records.next()? {
         for change in record.changes {
-            let is_last = last.numbers.get(&digest(&change.key)) == Some(&number);
+            let is_last = survey.last.is(number);
             number += 1;
             if is_last && change.new.is_some() {
                 copy.add(change)?;
@@ -64,15 +64,14 @@ pub(super) fn compact(path: &Path, end: u64) -> Result<Compacted, LogError> {
     })
 }
 
-/// Writes these records beside the log, and then puts them in its place.
-pub(super) fn replace(
-    path: &Path,
+/// Writes these records to a file beside the log, which is to be put in its place.
+pub(super) fn write_all(
+    target: &Path,
     records: impl Iterator<Item = Logged>,
 ) -> Result<Opened, LogError> {
-    let target = path_beside(path);
     let mut copy = Copy {
-        file: file::create(&target)?,
-        path: &target,
+        file: file::create(target)?,
+        path: target,
         len: HEAD_BYTES,
         record: Logged::default(),
         bytes: 0,
@@ -82,10 +81,9 @@ pub(super) fn replace(
         copy.write()?;
     }
     let Copy { mut file, len, .. } = copy;
-    file::write_head(&mut file, len).map_err(LogError::io(&target))?;
+    file::write_head(&mut file, len).map_err(LogError::io(target))?;
     file.seek(SeekFrom::Start(len))
-        .map_err(LogError::io(&target))?;
-    put_in_place(&file, &target, path)?;
+        .map_err(LogError::io(target))?;
     Ok(Opened {
         file,
         len,
@@ -106,38 +104,27 @@ pub(super) fn put_in_place(file: &File, from: &Path, to: &Path) -> Result<(), Lo
 
 /// The findings of the first reading.
 struct Survey {
-    /// The number of the last change of each key. A hash instead of the name keeps this small.
-    numbers: HashMap<u128, u64>,
+    last: Last,
     key: Option<[u8; 32]>,
     position: Position,
 }
 
 fn survey(path: &Path, end: u64) -> Result<Survey, LogError> {
-    let mut survey = Survey {
-        numbers: HashMap::new(),
-        key: None,
-        position: Position::default(),
-    };
+    let mut sorter = Sorter::new(path, RUN_CHANGES);
+    let (mut key, mut position) = (None, Position::default());
     let (mut records, _) = Records::open(path, end)?;
-    let mut number = 0_u64;
     while let Some(record) = records.next()? {
         for change in &record.changes {
-            survey.numbers.insert(digest(&change.key), number);
-            number += 1;
+            sorter.push(&change.key)?;
         }
-        survey.key = record.key.or(survey.key);
-        survey.position = record.position;
+        key = record.key.or(key);
+        position = record.position;
     }
-    Ok(survey)
-}
-
-fn digest(key: &Key) -> u128 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&[key.kind as u8]);
-    hasher.update(key.name.as_bytes());
-    let hash = hasher.finalize();
-    let first = hash.as_bytes().first_chunk();
-    first.map_or(0, |first| u128::from_le_bytes(*first))
+    Ok(Survey {
+        last: sorter.finish()?,
+        key,
+        position,
+    })
 }
 
 struct Copy<'a> {

@@ -1,8 +1,9 @@
 //! The file: a head, then records, each with its length and checksums.
 //!
-//! The checksum of a record's head tells a length that was never written from one that was, so
-//! that a record cut off at the end, which a crash leaves behind, is told from bytes that changed
-//! in the middle, which nothing leaves behind that may be trusted.
+//! The file is read as far as it is as it was written. A crash leaves a record behind that was cut
+//! off; a loss of power may leave bytes in the middle that were never written. What is before is a
+//! state that the proxy was in, as long as that begins with all of what the last compaction left:
+//! a part of that is a state that never was, and may lack what restricts the rest.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -52,8 +53,19 @@ pub(super) fn open(path: &Path, mut read: impl FnMut(Logged)) -> Result<Opened, 
         });
     }
     let (mut records, compacted_len) = Records::open(path, size)?;
-    while let Some(logged) = records.next()? {
-        read(logged);
+    loop {
+        match records.next() {
+            Ok(Some(logged)) => read(logged),
+            Ok(None) if records.offset < compacted_len => return Err(records.corrupt()),
+            Ok(None) => break,
+            Err(LogError::Corrupt { offset, .. }) if offset >= compacted_len => {
+                let (path, cut) = (path.display(), size - offset);
+                let told = "the log cannot be read from here on; the rest is fetched";
+                tracing::error!(%path, offset, cut, "{told}");
+                break;
+            }
+            Err(error) => return Err(error),
+        }
     }
     let len = records.offset;
     file.set_len(len).map_err(io())?;
@@ -63,6 +75,13 @@ pub(super) fn open(path: &Path, mut read: impl FnMut(Logged)) -> Result<Opened, 
         len,
         compacted_len,
     })
+}
+
+/// The path of a file beside the log.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(ending);
+    path.with_file_name(name)
 }
 
 /// Makes an empty file beside the log, for a compaction to write.

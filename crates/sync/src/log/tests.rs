@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use myriad_model::{
     Endpoint, Endpoints, Form, Key, Kind, Name, Origin, Position, Resource, Sealer, Value,
@@ -45,6 +46,14 @@ fn replay(records: Vec<Logged>) -> myriad_model::Snapshot {
     snapshot
 }
 
+/// The bytes of a file.
+fn read(path: &Path) -> Vec<u8> {
+    let mut content = vec![0; fs::metadata(path).unwrap().len() as usize];
+    let file = fs::File::open(path).unwrap();
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut content, 0).unwrap();
+    content
+}
+
 /// A log of three commits, and where each record begins.
 fn three(path: &Path) -> (Vec<Logged>, Vec<u64>) {
     let mut sealer = Sealer::new(KEY, Form::Encoded);
@@ -84,10 +93,8 @@ fn a_tail_torn_at_any_byte_is_cut_off_and_the_log_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let (commits, begins) = three(&path);
-    let whole = fs::metadata(&path).unwrap().len();
-    let bytes = std::fs::File::open(&path).unwrap();
-    let mut content = vec![0; whole as usize];
-    std::os::unix::fs::FileExt::read_exact_at(&bytes, &mut content, 0).unwrap();
+    let content = read(&path);
+    let whole = content.len() as u64;
     for len in begins[2]..whole {
         fs::write(&path, &content[..len as usize]).unwrap();
         let (log, records) = open(&path).unwrap();
@@ -108,38 +115,162 @@ fn a_tail_torn_at_any_byte_is_cut_off_and_the_log_goes_on() {
 }
 
 #[test]
-fn a_bit_that_changed_in_the_middle_is_refused_wherever_it_is() {
+fn after_bytes_that_are_not_what_was_written_the_good_beginning_is_read_and_the_log_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let (_, begins) = three(&path);
-    let whole = fs::metadata(&path).unwrap().len();
-    let file = fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
-    let at = |offset: u64| {
-        let mut byte = [0];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, offset).unwrap();
-        byte[0]
-    };
-    let put = |offset: u64, byte: u8| {
-        std::os::unix::fs::FileExt::write_all_at(&file, &[byte], offset).unwrap();
-    };
+    let (commits, begins) = three(&path);
+    let content = read(&path);
     for offset in begins[1]..begins[2] {
-        let byte = at(offset);
-        put(offset, byte ^ 0x10);
-        let error = open(&path).err().expect("refused");
-        let corrupt = matches!(error, LogError::Corrupt { offset, .. } if offset == begins[1]);
-        assert!(corrupt, "at {offset}: {error}");
-        put(offset, byte);
+        let mut damaged = content.clone();
+        damaged[offset as usize] ^= 0x10;
+        fs::write(&path, &damaged).unwrap();
+        let (log, records) = open(&path).unwrap();
+        assert_eq!(records, commits[..1], "at {offset}");
+        assert!(log.append(commits[2].clone()));
+        drop(log);
+        assert_eq!(
+            open(&path).unwrap().1,
+            [commits[0].clone(), commits[2].clone()]
+        );
     }
-    assert_eq!(fs::metadata(&path).unwrap().len(), whole, "nothing was cut");
-    put(2, b'?');
+    // A page that was never written, with pages behind it that were.
+    let mut torn = content.clone();
+    torn[begins[1] as usize..begins[2] as usize].fill(0);
+    fs::write(&path, &torn).unwrap();
+    assert_eq!(open(&path).unwrap().1, commits[..1]);
+    let mut other = content;
+    other[2] = b'?';
+    fs::write(&path, &other).unwrap();
     assert!(matches!(
         open(&path).err(),
         Some(LogError::OtherFormat { .. })
     ));
+}
+
+#[test]
+fn a_part_of_what_a_compaction_left_is_not_served_since_it_may_lack_what_restricts_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut sealer = Sealer::new(KEY, Form::Encoded);
+    let held = replay(vec![commit(&mut sealer, 1, &names(0..10_000))]);
+    let log = Log::without_file(&path, LogCounters::default()).unwrap();
+    assert!(log.rewrite(&held, KEY));
+    log.flush();
+    let compacted = read(&path).len();
+    let mut more = commit(&mut sealer, 2, &names(0..1));
+    more.key = None;
+    assert!(log.append(more));
+    drop(log);
+    let content = read(&path);
+    // Behind what the compaction left, it is as in any log; within, nothing is to be trusted.
+    for (offset, is_served) in [(compacted + 1, true), (compacted - 1, false), (40, false)] {
+        let mut damaged = content.clone();
+        damaged[offset] ^= 0x10;
+        fs::write(&path, &damaged).unwrap();
+        match open(&path) {
+            Ok((_, records)) => {
+                assert!(is_served, "at {offset}");
+                assert_eq!(replay(records).digest(), held.digest());
+            }
+            Err(error) => {
+                let is_corrupt = matches!(error, LogError::Corrupt { .. });
+                assert!(is_corrupt && !is_served, "at {offset}: {error}");
+            }
+        }
+    }
+    fs::write(&path, &content[..compacted - 1]).unwrap();
+    assert!(matches!(open(&path).err(), Some(LogError::Corrupt { .. })));
+}
+
+#[test]
+fn a_kind_of_a_newer_build_stays_in_the_log_and_the_rest_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut sealer = Sealer::new(KEY, Form::Encoded);
+    let (log, _) = open(&path).unwrap();
+    let future = |name: &str| Key::new(Kind::from_number(77).unwrap(), name);
+    let mut first = commit(&mut sealer, 1, &names(0..10));
+    for name in ["stays", "goes"] {
+        let version = myriad_model::Version([7; 16]);
+        first.put(future(name), version, b"of a newer build".to_vec().into());
+    }
+    assert!(log.append(first.clone()));
+    let mut second = commit(&mut sealer, 2, &names(5..15));
+    second.remove(future("goes"));
+    assert!(log.append(second.clone()));
+    log.flush();
+    let end = read(&path).len() as u64;
+    drop(log);
+    let (_, records) = open(&path).unwrap();
+    assert_eq!(records, [first, second]);
+    let mut state = Replay::new(myriad_model::wire::SCHEMA);
+    records.into_iter().for_each(|it| state.apply(it));
+    let (snapshot, _, unread) = state.finish();
+    assert_eq!((snapshot.len(), unread), (15, 2));
+
+    // A newer build finds its bytes again, even after a compaction by this one.
+    let compacted = super::compaction::compact(&path, end).unwrap();
+    super::compaction::put_in_place(&compacted.file, &compacted.path, &path).unwrap();
+    let (_, records) = open(&path).unwrap();
+    let changes = records.iter().flat_map(|it| &it.changes);
+    let newer: Vec<_> = changes
+        .filter(|it| matches!(it.key.kind, Kind::Newer(_)))
+        .collect();
+    assert_eq!(newer.len(), 1);
+    assert_eq!(newer[0].key, future("stays"));
+    let bytes = newer[0].new.as_ref().map(|(_, bytes)| &bytes[..]);
+    assert_eq!(bytes, Some(&b"of a newer build"[..]));
+}
+
+/// A log whose disk does not answer: a pipe that nobody reads.
+fn hung(path: &Path, counters: LogCounters) -> (Log, std::io::PipeReader) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let opened = super::file::Opened {
+        file: fs::File::from(std::os::fd::OwnedFd::from(writer)),
+        len: super::file::HEAD_BYTES,
+        compacted_len: 0,
+    };
+    (Log::start(path, Some(opened), counters).unwrap(), reader)
+}
+
+#[tokio::test]
+async fn a_disk_that_does_not_answer_stops_nothing_and_the_log_is_written_anew_once_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut sealer = Sealer::new(KEY, Form::Encoded);
+    let counters = LogCounters::default();
+    let (mut log, mut reader) = hung(&path, counters.clone());
+    let patience = Duration::from_millis(100);
+    let mut taken = 0;
+    let mut all = Vec::new();
+    for revision in 1..=2_000 {
+        let logged = commit(&mut sealer, revision, &names(0..20));
+        all.push(logged.clone());
+        // Once one has waited in vain, none waits any more: this test would take minutes.
+        taken += usize::from(log.append_within(logged, patience).await);
+    }
+    assert!(taken >= 1_000 && taken < 2_000, "{taken}");
+    assert_eq!(counters.lost.get(), 2_000 - taken as u64);
+    let held = replay(all);
+    assert!(!log.is_whole());
+    assert!(!log.rewrite(&held, KEY), "it does not answer yet");
+
+    let reading = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    log.flush();
+    assert!(log.rewrite(&held, KEY));
+    assert!(log.is_whole());
+    assert!(!log.rewrite(&held, KEY), "once is enough");
+    let mut more = commit(&mut sealer, 2_001, &names(0..1));
+    more.key = None;
+    assert!(log.append_within(more.clone(), patience).await);
+    log.flush();
+    assert!(log.is_whole());
+    assert_eq!(counters.rewrites.get(), 1);
+    drop(log);
+    reading.join().unwrap().unwrap();
+    let restored = replay(open(&path).unwrap().1);
+    assert_eq!(restored.len(), held.len());
+    assert_eq!(restored.position(), &more.position);
 }
 
 #[test]
@@ -187,7 +318,7 @@ fn a_disk_that_takes_no_more_ends_the_log_where_it_was_whole() {
         compacted_len: 0,
     };
     let counters = LogCounters::default();
-    let log = Log::start(&path, opened, counters.clone()).unwrap();
+    let log = Log::start(&path, Some(opened), counters.clone()).unwrap();
     assert!(log.append(commits[0].clone()), "nobody knows yet");
     log.flush();
     assert!(!log.is_whole());
@@ -207,7 +338,10 @@ fn a_log_is_made_anew_from_what_is_in_service() {
     let held = replay(vec![commit(&mut sealer, 1, &names(0..10_000))]);
     fs::write(&path, b"anything but a log").unwrap();
     assert!(open(&path).is_err());
-    let log = Log::replace(&path, LogCounters::default(), Logged::all(&held, KEY)).unwrap();
+    let log = Log::without_file(&path, LogCounters::default()).unwrap();
+    assert!(!log.is_whole());
+    assert!(!log.append(Logged::default()), "it lacks what is before");
+    assert!(log.rewrite(&held, KEY));
     let mut more = commit(&mut sealer, 2, &names(0..1));
     more.key = None;
     assert!(log.append(more));
@@ -228,9 +362,12 @@ async fn what_is_more_than_the_queue_holds_waits_for_room() {
         let bytes = vec![0; 4 << 20].into();
         logged.put(Key::new(Kind::Endpoints, &*name), version, bytes);
     }
-    let (log, _) = open(&path).unwrap();
+    let (mut log, _) = open(&path).unwrap();
     for _ in 0..6 {
-        assert!(log.append_when_room(logged.clone()).await);
+        assert!(
+            log.append_within(logged.clone(), Duration::from_secs(60))
+                .await
+        );
     }
     assert!(log.is_whole());
     drop(log);

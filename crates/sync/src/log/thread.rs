@@ -23,24 +23,36 @@ const COPY_BYTES: usize = 1 << 20;
 
 pub(super) struct Writer {
     path: PathBuf,
-    file: File,
+    /// Absent until it is written for the first time, where there was none to open.
+    file: Option<File>,
+    /// Whether something was not written, so that nothing may be written after it.
+    is_broken: bool,
+    /// How often everything was written anew.
+    generation: u64,
     len: u64,
     compacted_len: u64,
     /// When something was written that is not forced to disk yet.
     dirty_since: Option<Instant>,
     compaction: Option<JoinHandle<Result<Compacted, LogError>>>,
+    /// Whether it compacts a file that was written anew meanwhile.
+    is_compaction_stale: bool,
     shared: Arc<Shared>,
 }
 
 impl Writer {
-    pub(super) fn new(path: &Path, opened: Opened, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(path: &Path, opened: Option<Opened>, shared: Arc<Shared>) -> Self {
+        let len = opened.as_ref().map_or(0, |opened| opened.len);
+        let compacted_len = opened.as_ref().map_or(0, |opened| opened.compacted_len);
         Writer {
             path: path.to_owned(),
-            file: opened.file,
-            len: opened.len,
-            compacted_len: opened.compacted_len,
+            is_broken: opened.is_none(),
+            file: opened.map(|opened| opened.file),
+            generation: 0,
+            len,
+            compacted_len,
             dirty_since: None,
             compaction: None,
+            is_compaction_stale: false,
             shared,
         }
     }
@@ -52,8 +64,19 @@ impl Writer {
                 Some(timeout) => commands.recv_timeout(timeout),
                 None => commands.recv().map_err(RecvTimeoutError::from),
             };
+            if self.shared.is_abandoned.load(Ordering::Acquire) {
+                return;
+            }
             match command {
                 Ok(Command::Append(logged, _room)) => self.append(&logged),
+                Ok(Command::Rewrite {
+                    held,
+                    key,
+                    generation,
+                }) => {
+                    self.generation = generation;
+                    self.rewrite(Logged::all(&held, key));
+                }
                 Ok(Command::Flush(done)) => {
                     self.finish_compaction(true);
                     self.sync();
@@ -83,7 +106,7 @@ impl Writer {
     }
 
     fn append(&mut self, logged: &Logged) {
-        if self.shared.is_broken.load(Ordering::Acquire) {
+        if self.is_broken {
             self.shared.counters.lost.inc();
             return;
         }
@@ -91,6 +114,7 @@ impl Writer {
         let framed = file::frame(&payload);
         let written = file::fits(&payload) && self.write(&framed);
         if !written {
+            self.shared.counters.lost.inc();
             self.break_off();
             return;
         }
@@ -101,30 +125,74 @@ impl Writer {
     }
 
     fn write(&mut self, framed: &[u8]) -> bool {
-        let result = self.file.write_all(framed);
+        let Some(file) = &mut self.file else {
+            return false;
+        };
+        let result = file.write_all(framed);
         if let Err(error) = &result {
             tracing::error!(path = %self.path.display(), %error, "the log cannot be written");
         }
         result.is_ok()
     }
 
+    /// Writes everything anew in the place of the file.
+    fn rewrite(&mut self, records: impl Iterator<Item = Logged>) {
+        let path = self.path.display();
+        // A compaction may be writing to a file of its own.
+        let target = file::beside(&self.path, ".all");
+        let written = compaction::write_all(&target, records).and_then(|opened| {
+            self.put_in_place(&opened.file, &target)?;
+            Ok(opened)
+        });
+        match written {
+            Ok(opened) => {
+                tracing::info!(%path, bytes = opened.len, "the log was written anew");
+                self.file = Some(opened.file);
+                (self.len, self.compacted_len) = (opened.len, opened.compacted_len);
+                self.dirty_since = None;
+                self.is_broken = false;
+                self.is_compaction_stale = self.compaction.is_some();
+                self.shared.counters.rewrites.inc();
+            }
+            Err(error) => {
+                tracing::error!(%error, "the log cannot be written anew; trying again");
+                let _ = std::fs::remove_file(&target);
+                self.break_off();
+            }
+        }
+    }
+
+    /// Gives a finished file the log's name, unless that is another's by now.
+    fn put_in_place(&self, file: &File, from: &Path) -> Result<(), LogError> {
+        if self.shared.is_abandoned.load(Ordering::Acquire) {
+            let error = std::io::Error::other("the log was given up");
+            return Err(LogError::io(from)(error));
+        }
+        compaction::put_in_place(file, from, &self.path)
+    }
+
     /// Ends the log where it was whole.
     fn break_off(&mut self) {
-        self.shared.is_broken.store(true, Ordering::Release);
-        self.shared.counters.lost.inc();
-        // If even this fails, the next start finds a torn tail.
-        let _ = self.file.set_len(self.len);
-        let _ = self.file.seek(SeekFrom::Start(self.len));
+        self.is_broken = true;
+        let broken = self.generation + 1;
+        self.shared.broken.store(broken, Ordering::Release);
+        if let Some(file) = &mut self.file {
+            // If even this fails, the next start finds a torn tail.
+            let _ = file.set_len(self.len);
+            let _ = file.seek(SeekFrom::Start(self.len));
+        }
     }
 
     fn sync(&mut self) {
-        if self.dirty_since.take().is_none() {
+        let Some(file) = self.file.as_ref().filter(|_| self.dirty_since.is_some()) else {
             return;
-        }
-        if let Err(error) = self.file.sync_data() {
+        };
+        self.dirty_since = None;
+        if let Err(error) = file.sync_data() {
             let path = self.path.display();
             tracing::error!(%path, %error, "the log cannot be forced to disk");
             // What the system has dropped nobody knows, so nothing may follow it.
+            self.shared.counters.lost.inc();
             self.break_off();
         }
         self.shared.counters.syncs.inc();
@@ -132,7 +200,7 @@ impl Writer {
 
     fn start_compaction(&mut self) {
         let is_due = self.len > 2 * self.compacted_len + GROWTH_BYTES;
-        if !is_due || self.compaction.is_some() || self.shared.is_broken.load(Ordering::Acquire) {
+        if !is_due || self.compaction.is_some() || self.is_broken {
             return;
         }
         let (path, end) = (self.path.clone(), self.len);
@@ -149,7 +217,12 @@ impl Writer {
         let Some(running) = self.compaction.take_if(|running| is_done(running)) else {
             return;
         };
+        let is_stale = std::mem::take(&mut self.is_compaction_stale);
         let result = match running.join() {
+            Ok(_) if is_stale => {
+                let _ = std::fs::remove_file(compaction::path_beside(&self.path));
+                return;
+            }
             Ok(compacted) => compacted.and_then(|it| self.replace(it)),
             Err(_) => return tracing::error!("the compaction of the log panicked"),
         };
@@ -159,6 +232,10 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, "the log is not compacted");
+                if let LogError::Corrupt { .. } = error {
+                    // A start would find no more than what is before.
+                    self.break_off();
+                }
                 // Not again until it has grown as much once more.
                 self.compacted_len = self.len;
                 let _ = std::fs::remove_file(compaction::path_beside(&self.path));
@@ -188,10 +265,10 @@ impl Writer {
             };
             file.write_all(read).map_err(io())?;
         }
-        compaction::put_in_place(&file, &path, &self.path)?;
+        self.put_in_place(&file, &path)?;
         self.len = len + (self.len - copied_to);
         self.compacted_len = len;
-        self.file = file;
+        self.file = Some(file);
         self.dirty_since = None;
         Ok(())
     }

@@ -31,7 +31,7 @@ pub(super) fn write(
     for change in changes {
         match &change.new {
             Some(new) => oversized += u64::from(!writer.change(new)),
-            None => writer.removal(change.key.kind as u32, change.key.name.as_str()),
+            None => writer.removal(change.key.kind.number().into(), change.key.name.as_str()),
         }
     }
     for stranger in strangers {
@@ -54,7 +54,7 @@ impl Writer<'_> {
         let bytes = if fits { bytes } else { Bytes::new() };
         let name = sealed.name().as_str();
         let mut change = Change {
-            kind: sealed.key().kind as u32,
+            kind: sealed.key().kind.number().into(),
             name: name.to_owned(),
             version: wire::version_bytes(sealed.version()),
             bytes,

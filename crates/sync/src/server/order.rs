@@ -79,6 +79,8 @@ const fn place(kind: Kind) -> usize {
         Kind::StreamRoute => 8,
         Kind::Domain => 9,
         Kind::Listener => 10,
+        // No server has resources of a kind that it does not know.
+        Kind::Newer(_) => 0,
     }
 }
 

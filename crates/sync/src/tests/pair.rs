@@ -12,7 +12,7 @@ use prost::Message as _;
 
 use crate::log::Logged;
 use crate::server::Steps;
-use crate::wire::{FromProxy, FromServer};
+use crate::wire::{FromProxy, FromServer, KnownKinds};
 use crate::{
     Anchors, ClientCounters, ClientSession, Issued, NotSigned, Receipt, Received, Refusal, Report,
     ServerCounters, ServerSession,
@@ -99,6 +99,11 @@ impl World {
         let former = [Key::new(Kind::Endpoints, name)];
         let mut delta = Delta::default();
         self.writer.replace(&former, outputs, &mut delta);
+        self.count();
+    }
+
+    /// Reads an object of which nothing follows here.
+    pub(crate) fn skip(&mut self) {
         self.count();
     }
 
@@ -198,6 +203,12 @@ impl Pair {
         let hello = pair.client.hello();
         pair.send(hello);
         pair
+    }
+
+    /// This pair, whose proxy is of a build that knows these kinds.
+    pub(crate) fn knowing(mut self, kinds: KnownKinds) -> Self {
+        self.client = self.client.knowing(kinds);
+        self
     }
 
     /// Delivers everything until both ends wait.

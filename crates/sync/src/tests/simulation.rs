@@ -1,14 +1,17 @@
 //! Several proxies and two replicas, one of them often behind, under a seed: connections break at
-//! any frame, either end restarts, proxies move between replicas, resources are refused.
+//! any frame, either end restarts, proxies move between replicas, resources are refused, and either
+//! end is upgraded to a build that knows one more kind of resources, and rolled back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_model::{Form, Snapshot};
+use myriad_model::{Digest, Form, Key, Snapshot};
 
+use super::kinds::{FUTURE, future, newer, older};
 use super::pair::{Pair, REFUSED_PORT, Random, World};
 use crate::Anchors;
 use crate::log::{Logged, Replay};
+use crate::wire::KnownKinds;
 
 const PROXIES: usize = 4;
 /// Fewer than the timeout for proxies that are ahead, so that none may ever go back.
@@ -17,23 +20,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The authority that signs at first.
 const FIRST_AUTHORITY: u8 = 1;
 
-/// A name, and its port or that it goes.
+/// A name, and its port or that it goes. Every eighth is of the kind of the future.
 type Event = (usize, Option<u16>);
+
+const FUTURE_EVERY: usize = 8;
 
 struct Replica {
     world: World,
     read: usize,
     form: Form,
+    /// Whether it is of the build that knows the kind of the future.
+    is_newer: bool,
     /// Which authority signs here. The one before it and the next one are trusted as well.
     authority: u8,
 }
 
 impl Replica {
-    fn new(form: Form) -> Self {
+    fn new(form: Form, is_newer: bool) -> Self {
         Replica {
             world: World::new(form),
             read: 0,
             form,
+            is_newer,
             authority: FIRST_AUTHORITY,
         }
     }
@@ -48,9 +56,14 @@ impl Replica {
 
     fn read_to(&mut self, history: &[Event], end: usize) {
         for (name, port) in &history[self.read..end.max(self.read)] {
+            let is_future = name % FUTURE_EVERY == 0;
+            let text = format!("e{name}");
             match port {
-                Some(port) => self.world.put(&format!("e{name}"), *port),
-                None => self.world.remove(&format!("e{name}")),
+                _ if is_future && !self.is_newer => self.world.skip(),
+                Some(port) if is_future => self.world.put_value(&text, future(*port)),
+                Some(port) => self.world.put(&text, *port),
+                None if is_future => self.world.remove_key(&Key::new(FUTURE, &*text)),
+                None => self.world.remove(&text),
             }
         }
         self.read = end.max(self.read);
@@ -60,7 +73,9 @@ impl Replica {
 /// A proxy: what survives its process, and its connection.
 #[derive(Default)]
 struct Proxy {
-    disk: Vec<Logged>,
+    /// The records of its log, encoded: another build may read them.
+    disk: Vec<Vec<u8>>,
+    is_newer: bool,
     held: Snapshot,
     key: Option<[u8; 32]>,
     stream: Option<(usize, Pair)>,
@@ -73,29 +88,49 @@ impl Proxy {
     /// Ends the connection at whatever frame it was.
     fn disconnect(&mut self) {
         if let Some((_, mut pair)) = self.stream.take() {
-            self.disk.append(&mut pair.logged);
+            self.disk
+                .extend(pair.logged.drain(..).map(|it| it.encode()));
             self.held = pair.client.held().clone();
             self.key = pair.key;
         }
     }
 
-    fn restart(&mut self) {
+    fn kinds(&self) -> KnownKinds {
+        match self.is_newer {
+            true => newer(),
+            false => older(),
+        }
+    }
+
+    /// Starts again, as this build.
+    fn restart(&mut self, is_newer: bool) {
         self.disconnect();
-        let mut replay = Replay::new(myriad_model::wire::SCHEMA);
-        self.disk.iter().cloned().for_each(|it| replay.apply(it));
+        let is_same = self.is_newer == is_newer;
+        self.is_newer = is_newer;
+        let mut replay = Replay::new(myriad_model::wire::SCHEMA).knowing(self.kinds());
+        for record in &self.disk {
+            let record = Logged::decode(record.clone().into());
+            replay.apply(record.expect("a record of any build"));
+        }
         let (restored, key, unread) = replay.finish();
+        let digest = |it: &Snapshot| match is_same {
+            true => it.digest(),
+            false => known_to_all(it),
+        };
         assert_eq!(
-            restored.digest(),
-            self.held.digest(),
+            digest(&restored),
+            digest(&self.held),
             "the log lost something"
         );
-        assert_eq!((key, unread), (self.key, 0));
+        assert_eq!(key, self.key);
+        assert!(unread == 0 || !is_newer, "{unread} were not read");
         self.held = restored;
     }
 
     fn connect(&mut self, number: usize, replica: &Replica) {
         self.disconnect();
-        let mut pair = Pair::connect_wanting(&replica.world, self.held.clone(), self.key);
+        let pair = Pair::connect_wanting(&replica.world, self.held.clone(), self.key);
+        let mut pair = pair.knowing(self.kinds());
         pair.server.anchor(replica.anchors());
         self.stream = Some((number, pair));
     }
@@ -178,7 +213,7 @@ fn simulate(seed: u64, scale: Scale) -> u64 {
         random: Random::new(seed),
         scale,
         history: Vec::new(),
-        replicas: [Replica::new(Form::Encoded), Replica::new(Form::Value)],
+        replicas: [Form::Encoded, Form::Value].map(|form| Replica::new(form, false)),
         proxies: (0..PROXIES).map(|_| Proxy::default()).collect(),
     };
     for _ in 0..scale.steps {
@@ -196,7 +231,11 @@ impl Simulation {
             8..12 => self.advance(number),
             12 => self.proxies[at].connect(number, &self.replicas[number]),
             13 => self.proxies[at].disconnect(),
-            14 if self.random.below(3) == 0 => self.proxies[at].restart(),
+            14 if self.random.below(3) == 0 => {
+                let is_other = self.random.below(3) == 0;
+                let is_newer = self.proxies[at].is_newer != is_other;
+                self.proxies[at].restart(is_newer);
+            }
             15 if self.random.below(5) == 0 => self.restart_replica(number),
             16 if self.random.below(4) == 0 => self.follow_authority(number),
             17 => self.proxies[at].ask(),
@@ -264,12 +303,19 @@ impl Simulation {
             read,
             form,
             authority,
+            is_newer,
             ..
         } = self.replicas[number];
         let end = read + self.random.below(self.history.len() - read + 1);
-        self.replicas[number] = Replica::new(form);
+        let is_other = self.random.below(2) == 0;
+        self.replicas[number] = Replica::new(form, is_newer != is_other);
         self.replicas[number].authority = authority;
         self.replicas[number].read_to(&self.history, end);
+        self.hang_up(number);
+    }
+
+    /// All proxies of a replica lose their streams.
+    fn hang_up(&mut self, number: usize) {
         for proxy in &mut self.proxies {
             if proxy.stream.as_ref().is_some_and(|it| it.0 == number) {
                 proxy.disconnect();
@@ -298,8 +344,17 @@ impl Simulation {
     /// Everybody reads everything and is connected, and nothing breaks any more.
     fn finish(mut self) -> u64 {
         let mut bytes = 0;
-        for replica in &mut self.replicas {
-            replica.read_to(&self.history, self.history.len());
+        let is_newer = self.random.below(4) > 0;
+        for number in 0..self.replicas.len() {
+            let Replica {
+                form, authority, ..
+            } = self.replicas[number];
+            if self.replicas[number].is_newer != is_newer {
+                self.replicas[number] = Replica::new(form, is_newer);
+                self.replicas[number].authority = authority;
+                self.hang_up(number);
+            }
+            self.replicas[number].read_to(&self.history, self.history.len());
         }
         let digests = self
             .replicas
@@ -325,7 +380,7 @@ impl Simulation {
             assert_eq!(pair.anchors.as_ref(), Some(&*anchors));
             assert!(pair.server.is_in_step());
             assert_eq!(pair.client.received(), newest.digest());
-            check_held(pair.client.held(), newest);
+            check_held(pair.client.held(), newest, proxy.is_newer);
             let counters = &pair.server_counters;
             assert_eq!(counters.ahead_too_long.get(), 0);
             assert_eq!(
@@ -336,7 +391,7 @@ impl Simulation {
             bytes += counters.bytes_sent.get();
             proxy.check_order();
             proxy.check_signed();
-            proxy.restart();
+            proxy.restart(proxy.is_newer);
         }
         bytes
     }
@@ -350,15 +405,24 @@ fn clock_limit(pair: &Pair) -> myriad_base::clock::Instant {
 }
 
 /// Everything that is newest and not refused is held, and nothing that is gone.
-fn check_held(held: &Snapshot, newest: &Snapshot) {
+fn check_held(held: &Snapshot, newest: &Snapshot, is_newer: bool) {
     for sealed in newest.iter() {
         let ours = held.get(sealed.slot(), sealed.key());
         let is_held = ours.is_some_and(|ours| ours.version() == sealed.version());
-        assert_eq!(is_held, !is_refused(sealed), "{}", sealed.key());
+        let is_known = is_newer || sealed.key().kind != FUTURE;
+        assert_eq!(is_held, is_known && !is_refused(sealed), "{}", sealed.key());
     }
     for sealed in held.iter() {
         assert!(newest.get(sealed.slot(), sealed.key()).is_some());
     }
+}
+
+/// The digest over what every build knows.
+fn known_to_all(snapshot: &Snapshot) -> Digest {
+    let known = snapshot.iter().filter(|it| it.key().kind != FUTURE);
+    known.fold(Digest::default(), |digest, it| {
+        digest.plus(Digest::of(it.slot(), it.version()))
+    })
 }
 
 fn is_refused(sealed: &myriad_model::Sealed) -> bool {

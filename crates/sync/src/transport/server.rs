@@ -14,7 +14,7 @@ use myriad_base::task;
 use myriad_model::{Digest, Position, Snapshot};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tonic::{Request, Status, Streaming};
 
@@ -75,6 +75,9 @@ pub struct ServerSettings {
     pub unauthenticated_max: usize,
     /// How long a TLS handshake may take, then a request with a token, and then a hello.
     pub greeting_timeout: Duration,
+    /// How long a proxy may take for an answer or to take a frame; see
+    /// [`crate::server::ANSWER_TIMEOUT`].
+    pub answer_timeout: Duration,
 }
 
 /// Something that happened to one proxy.
@@ -145,6 +148,7 @@ pub(super) struct Streams {
     drained: Drained,
     room: Arc<Semaphore>,
     greeting_timeout: Duration,
+    answer_timeout: Duration,
     next: AtomicU64,
 }
 
@@ -174,6 +178,7 @@ impl Server {
             drained,
             room: Arc::new(Semaphore::new(settings.streams_max)),
             greeting_timeout: settings.greeting_timeout,
+            answer_timeout: settings.answer_timeout,
             next: AtomicU64::new(1),
         };
         Server {
@@ -265,7 +270,8 @@ impl Streams {
         let (counters, steps) = (self.counters.clone(), view.steps.clone());
         let mut watched = view.watch();
         let newest = view.wake(&mut watched, &counters);
-        let session = ServerSession::new(self.key, newest, steps, counters.clone());
+        let session = ServerSession::new(self.key, newest, steps, counters.clone())
+            .answering_within(self.answer_timeout);
         let running = Running {
             number,
             identity,
@@ -363,8 +369,10 @@ impl Running {
                 self.session.signed(outcome);
             }
             while let Some(frame) = self.session.poll(clock::now()) {
-                if self.outgoing.send(Ok(frame)).await.is_err() {
-                    return None;
+                match timeout(self.streams.answer_timeout, self.outgoing.send(Ok(frame))).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return None,
+                    Err(_) => return Some(self.overdue()),
                 }
             }
             let greeting = (!self.is_greeted).then_some(self.greeting_due);
@@ -390,9 +398,17 @@ impl Running {
                     if !self.is_greeted {
                         return Some(SessionError::Unexpected("silence"));
                     }
+                    if self.session.is_overdue(clock::now()) {
+                        return Some(self.overdue());
+                    }
                 }
             }
         }
+    }
+
+    fn overdue(&self) -> SessionError {
+        self.counters.unanswered.inc();
+        SessionError::NoAnswer
     }
 
     /// Tells the session what the mesh is known by now.

@@ -48,10 +48,14 @@ struct Obedient {
     digest: watch::Sender<Digest>,
     keys: usize,
     errors: mpsc::Sender<String>,
+    /// While this is set, it is stuck in whatever it applies.
+    stuck: watch::Receiver<bool>,
 }
 
 impl Apply for Obedient {
     async fn apply(&mut self, delivery: Delivery) -> Vec<Refusal> {
+        // Where nobody can set it any more, it stays as it is.
+        let _ = self.stuck.wait_for(|is_stuck| !is_stuck).await;
         let mut refusals = Vec::new();
         for change in &delivery.commit.changes {
             let endpoints = change.new.as_ref().and_then(|new| new.endpoints());
@@ -123,6 +127,7 @@ fn settings(tls: Option<Arc<rustls::ServerConfig>>) -> ServerSettings {
         streams_max: 8,
         unauthenticated_max: 4,
         greeting_timeout: Duration::from_secs(10),
+        answer_timeout: crate::server::ANSWER_TIMEOUT,
     }
 }
 
@@ -198,6 +203,15 @@ struct Following {
 
 impl Following {
     fn start(connect: Arc<dyn Connect>, token: &'static str) -> Following {
+        Self::start_stuck(connect, token, watch::channel(false).1)
+    }
+
+    /// Starts a client that is stuck while this is set.
+    fn start_stuck(
+        connect: Arc<dyn Connect>,
+        token: &'static str,
+        stuck: watch::Receiver<bool>,
+    ) -> Following {
         let (digest, shown) = watch::channel(Digest::default());
         let (errors, seen) = mpsc::channel(64);
         let mut apply = Obedient {
@@ -205,6 +219,7 @@ impl Following {
             digest,
             keys: 0,
             errors,
+            stuck,
         };
         let settings = ClientSettings {
             instance: "proxy".to_owned(),

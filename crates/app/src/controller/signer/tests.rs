@@ -149,6 +149,7 @@ async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() 
             streams_max: 8,
             unauthenticated_max: 4,
             greeting_timeout: Duration::from_secs(10),
+            answer_timeout: myriad_sync::server::ANSWER_TIMEOUT,
         },
         Arc::new(Believing),
         Views::one("gateway", newest.subscribe()),

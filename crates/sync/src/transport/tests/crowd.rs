@@ -15,6 +15,7 @@ use super::super::Views;
 use super::super::client::TcpConnect;
 use super::super::server::{Event, ServerSettings};
 use super::{Following, Movable, Serving, settings, tls, within};
+use crate::SessionError;
 use crate::tests::pair::World;
 
 fn plain(address: &str) -> Arc<TcpConnect> {
@@ -235,4 +236,41 @@ fn drain_events(
 ) -> tokio::task::JoinHandle<Option<()>> {
     let read = async move { while events.recv().await.is_some() {} };
     task::spawn("test events", read)
+}
+
+#[tokio::test]
+async fn who_never_acknowledges_a_commit_is_sent_away_and_counted() {
+    let (mut one, one_newest) = world("one");
+    let hasty = ServerSettings {
+        answer_timeout: Duration::from_millis(200),
+        ..settings(None)
+    };
+    let views = Views::one("gateway", one_newest.subscribe());
+    let (serving, server) = Serving::server_of(views, hasty);
+    let (mut serving, address) = serving.listen(server).await;
+    let (stuck, hold) = watch::channel(false);
+    let mut proxy = Following::start_stuck(plain(&address), "good", hold);
+    proxy.reaches(one.snapshot().digest()).await;
+    assert!(matches!(serving.next().await, Event::Connected { .. }));
+    assert!(matches!(serving.next().await, Event::Acked { .. }));
+    // It has answered everything, and may be silent for as long as it likes.
+    stuck.send_replace(true);
+    one.put("one", 2);
+    one_newest.send_replace(one.snapshot().clone());
+    let gone = serving.next().await;
+    let is_why = matches!(
+        &gone,
+        Event::Gone {
+            error: Some(SessionError::NoAnswer),
+            ..
+        }
+    );
+    assert!(is_why, "{gone:?}");
+    assert_eq!(serving.counters.unanswered.get(), 1);
+    // Once it answers again it is served as before.
+    stuck.send_replace(false);
+    proxy.reaches(one.snapshot().digest()).await;
+    assert!(matches!(serving.next().await, Event::Connected { .. }));
+    proxy.stop().await;
+    serving.stop().await;
 }
