@@ -18,6 +18,7 @@ use super::client::{self, Client, Form};
 use super::core::{Core, Failure, Output, Request};
 use super::counters::WatchCounters;
 use super::definitions::{Definition, Presence};
+use super::holding::Holding;
 use super::lines::Lines;
 use super::{item, path};
 
@@ -49,6 +50,8 @@ pub(super) struct Watch {
     pub(super) watch_timeout: Duration,
     /// The queue of changes; a full one stops the reading, and so the server.
     pub(super) sender: mpsc::Sender<Message>,
+    /// What is kept although a list did not show it.
+    pub(super) holding: Holding,
     /// Which cluster it was at the last list.
     pub(super) epoch: u64,
     /// How much was done.
@@ -150,6 +153,7 @@ impl Watch {
         tokio::select! {
             () = definition.changed() => {}
             () = deadline => self.core.tick(clock::now()),
+            () = self.holding.confirmed() => self.core.confirm(),
             () = self.sender.closed() => return Err(Unwanted),
         }
         Ok(())
@@ -258,6 +262,11 @@ impl Watch {
                     }
                     return Ok(Duration::ZERO);
                 }
+                () = self.holding.confirmed() => {
+                    self.core.confirm();
+                    self.flush().await?;
+                    continue;
+                }
                 () = tokio::time::sleep_until(until) => {
                     self.core.tick(clock::now());
                     self.flush().await?;
@@ -295,6 +304,7 @@ impl Watch {
 
     /// Hands on what the core has seen.
     async fn flush(&mut self) -> Result<(), Unwanted> {
+        self.holding.tell(self.core.scope(), self.core.loss());
         if let Some(output) = self.core.take() {
             if let Some(definition) = &mut self.definition {
                 definition.note_selecting(&output.changes);

@@ -113,6 +113,7 @@ impl<'a> Session<'a> {
             reports,
             synced: false,
             positions: Vec::new(),
+            infers: false,
         }
     }
 
