@@ -50,6 +50,9 @@ pub struct Form {
     pub path: &'static str,
     /// The `Content-Type`.
     pub content_type: &'static str,
+    /// Whether asking changes something. It is asked for by POST then, as JSON, which no page of a
+    /// browser sends elsewhere unasked.
+    pub changes: bool,
     /// Makes the body, or says what is wrong with the question, out of the query of the request
     /// as it came. Runs on a thread of its own and may take its time; one form answers at once.
     pub answer: Responder,
@@ -135,11 +138,21 @@ impl Admin {
         let Some(entry) = self.entries.get(question.uri().path()) else {
             return status(StatusCode::NOT_FOUND);
         };
-        if !matches!(*question.method(), Method::GET | Method::HEAD) {
+        let (is_allowed, methods) = match entry.changes() {
+            true => (*question.method() == Method::POST, "POST"),
+            false => {
+                let is_read = matches!(*question.method(), Method::GET | Method::HEAD);
+                (is_read, "GET,HEAD")
+            }
+        };
+        if !is_allowed {
             let mut answer = status(StatusCode::METHOD_NOT_ALLOWED);
-            let methods = HeaderValue::from_static("GET,HEAD");
+            let methods = HeaderValue::from_static(methods);
             answer.headers_mut().insert(header::ALLOW, methods);
             return answer;
+        }
+        if entry.changes() && !is_json(question) {
+            return status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
         }
         match entry {
             Entry::Index => text(200, self.index.clone()),
@@ -155,6 +168,17 @@ impl Admin {
             }
         }
     }
+}
+
+impl Entry {
+    fn changes(&self) -> bool {
+        matches!(self, Entry::Form(form) if form.changes)
+    }
+}
+
+fn is_json(question: &Question) -> bool {
+    let content_type = question.headers().get(header::CONTENT_TYPE);
+    content_type.is_some_and(|it| it.as_bytes() == b"application/json")
 }
 
 async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) -> server::Answer {

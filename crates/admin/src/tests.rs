@@ -13,6 +13,7 @@ fn admin(readiness: &Readiness) -> Admin {
         .form(Form {
             path: "/explain",
             content_type: "application/json",
+            changes: false,
             answer: Box::new(|query| match query {
                 "" => Err("give a url".to_owned()),
                 query => Ok(format!("{{\"asked\": \"{query}\"}}")),
@@ -47,6 +48,29 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 fn answered(status: u16, content_type: &str, body: &str) -> (u16, String, String) {
     (status, content_type.to_owned(), body.to_owned())
+}
+
+#[tokio::test]
+async fn what_changes_something_is_posted_as_json() {
+    let admin = Admin::new(Readiness::new(), Hosts::default()).form(Form {
+        path: "/confirm",
+        content_type: "application/json",
+        changes: true,
+        answer: Box::new(|_| Ok("[]".to_owned())),
+    });
+    let ask = async |method: &str, content_type: Option<&str>| {
+        let question = http::Request::builder().method(method).uri("/confirm");
+        let mut question = question.header("host", "127.0.0.1:9901");
+        if let Some(content_type) = content_type {
+            question = question.header("content-type", content_type);
+        }
+        let question = question.body(bytes::Bytes::new()).unwrap();
+        read(admin.answer(&question).await).await.0
+    };
+    assert_eq!(ask("GET", Some("application/json")).await, 405);
+    assert_eq!(ask("POST", None).await, 415);
+    assert_eq!(ask("POST", Some("text/plain")).await, 415);
+    assert_eq!(ask("POST", Some("application/json")).await, 200);
 }
 
 #[tokio::test]

@@ -46,4 +46,7 @@ pub struct Batch {
     /// Up to which revision of its source each kind is contained, sorted by kind; empty where
     /// the source counts no revisions.
     pub positions: Vec<(ObjectKind, u64)>,
+    /// Whether removals among the changes are inferred: nobody was seen to remove the objects,
+    /// which are only not there any more.
+    pub infers: bool,
 }

@@ -25,11 +25,26 @@ pub fn ask<T: DeserializeOwned>(
     path: &str,
     parameters: &[(&str, &str)],
 ) -> anyhow::Result<T> {
-    let address = address(&question.admin)?;
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(parameters);
-    let target = format!("{path}?{}", query.finish());
-    let text = get(address, &target)
+    exchange(question, "GET", &format!("{path}?{}", query.finish()))
+}
+
+/// Tells a process to do something and reads the JSON that it answers.
+///
+/// # Errors
+/// Nobody answers there, or not to that.
+pub fn tell<T: DeserializeOwned>(question: &RawQuestion, path: &str) -> anyhow::Result<T> {
+    exchange(question, "POST", path)
+}
+
+fn exchange<T: DeserializeOwned>(
+    question: &RawQuestion,
+    method: &str,
+    target: &str,
+) -> anyhow::Result<T> {
+    let address = address(&question.admin)?;
+    let text = request(address, method, target)
         .with_context(|| format!("nothing answers at the admin address {address}"))?;
     let (head, body) = text
         .split_once("\r\n\r\n")
@@ -80,11 +95,16 @@ fn address(text: &str) -> anyhow::Result<SocketAddr> {
 }
 
 /// The whole response. HTTP/1.0, so that it ends with the connection.
-fn get(address: SocketAddr, target: &str) -> std::io::Result<String> {
+fn request(address: SocketAddr, method: &str, target: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    write!(stream, "GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let head = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\n");
+    let body = match method {
+        "POST" => "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+        _ => "\r\n",
+    };
+    stream.write_all((head + body).as_bytes())?;
     let mut text = String::new();
     #[expect(
         clippy::disallowed_methods,

@@ -5,6 +5,7 @@ pub mod bounds;
 pub mod check;
 pub mod completions;
 pub mod endpoints;
+pub mod hold;
 pub mod inject;
 pub mod life;
 pub mod listeners;
@@ -31,6 +32,8 @@ use myriad_translate::MAIN;
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
 use self::endpoints::RawEndpoints;
+use self::hold::RawContact;
+pub use self::hold::{RawConfirm, RawHold};
 use self::inject::RawInjection;
 use self::life::RawLife;
 use self::listeners::RawListeners;
@@ -64,6 +67,8 @@ pub enum Command {
     Check(RawCheck),
     /// Say how a running process is, who follows it, or where an Ingress is live.
     Status(RawStatus),
+    /// Let removals take effect that a running process holds.
+    Confirm(RawConfirm),
     /// Say what a request would meet, and why not what was meant.
     Explain(RawExplain),
     /// Write a proxy beside each workload of objects in files.
@@ -176,6 +181,12 @@ pub struct RawController {
     /// Settings of session tickets.
     #[command(flatten)]
     pub tickets: RawTickets,
+    /// When much that is missing is held.
+    #[command(flatten)]
+    pub hold: RawHold,
+    /// When the API server counts as lost.
+    #[command(flatten)]
+    pub contact: RawContact,
     /// Addresses of listeners, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,
@@ -236,6 +247,9 @@ pub struct RawProxy {
     /// Ask the controller for an identity of the mesh. A sidecar is not ready until there is one.
     #[arg(long, env = "MYRIAD_MESH")]
     pub mesh: bool,
+    /// When much that is missing is held.
+    #[command(flatten)]
+    pub hold: RawHold,
     /// The checks that a sidecar answers.
     #[command(flatten)]
     pub probes: RawProbes,

@@ -163,12 +163,7 @@ impl<O: Outlet> Control<O> {
             Event::Changed(batch) => self.take_batch(batch),
             Event::Epoch(epoch) => {
                 // What came before belongs to the epoch before, whoever waits.
-                self.queue.hurry(clock::now());
-                while !self.queue.is_empty() {
-                    self.translate_cut();
-                }
-                let outcome = self.engine.apply(Vec::new(), clock::unix_seconds());
-                self.publish(outcome, clock::now(), Vec::new());
+                self.clear_queue();
                 self.position = Position {
                     epoch,
                     revisions: Vec::new(),
@@ -201,6 +196,9 @@ impl<O: Outlet> Control<O> {
                 self.engine.overrun(&namespace);
                 self.translate_views();
             }
+            // Before the end of the first list, what is not there is not known to be unserved;
+            // everything is stated then.
+            Event::Restate if !self.is_listed => {}
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
             Event::Found(findings) => self.find(findings),
             Event::Stop => return false,
@@ -238,6 +236,19 @@ impl<O: Outlet> Control<O> {
         for report in std::mem::take(&mut batch.reports) {
             self.board.set_report(report);
         }
+        if self.is_listed && batch.infers {
+            // What is missing is seen as a whole, apart from what was removed, so that what it
+            // would take can be judged.
+            self.clear_queue();
+            self.advance(&batch.positions);
+            self.engine.note_inference();
+            self.translate(batch.changes, clock::now());
+            while self.engine.has_postponed() {
+                self.engine.note_inference();
+                self.translate_postponed();
+            }
+            return;
+        }
         if self.is_listed {
             self.queue.push(batch, clock::now());
             self.show_deferred();
@@ -252,11 +263,22 @@ impl<O: Outlet> Control<O> {
         self.is_listed = true;
         self.translate(batch.changes, clock::now());
         self.outlet.go_live();
+        self.outlet.restate(&mut self.engine.served());
         // Published before the condition is met, so that who waits for it finds them.
         self.board.pick_sample(self.engine.snapshot());
         self.board.tell_log();
         self.addresses.send_replace(Some(self.outlet.addresses()));
         self.ready.meet();
+    }
+
+    /// Translates all that waits, whoever has to wait for it.
+    fn clear_queue(&mut self) {
+        self.queue.hurry(clock::now());
+        while !self.queue.is_empty() {
+            self.translate_cut();
+        }
+        let outcome = self.engine.apply(Vec::new(), clock::unix_seconds());
+        self.publish(outcome, clock::now(), Vec::new());
     }
 
     fn advance(&mut self, positions: &[(ObjectKind, u64)]) {

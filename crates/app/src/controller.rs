@@ -3,7 +3,9 @@
 mod authority;
 mod certificate;
 pub mod claims;
+mod contact;
 mod fleet;
+mod held;
 mod outlet;
 mod roots;
 mod signer;
@@ -24,6 +26,7 @@ use anyhow::Context as _;
 use myriad_admin::Hosts;
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::drain::Drain;
+use myriad_base::hold::Holds;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_base::{clock, task};
@@ -88,7 +91,7 @@ fn parts(key: &ObjectKey) -> (Arc<str>, Arc<str>) {
 }
 
 /// The settings of the watches.
-fn cluster_settings(settings: &Controller) -> kubernetes::ClusterSettings {
+fn cluster_settings(settings: &Controller, holds: &Holds) -> kubernetes::ClusterSettings {
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
     kubernetes::ClusterSettings {
@@ -102,6 +105,7 @@ fn cluster_settings(settings: &Controller) -> kubernetes::ClusterSettings {
         all_config_maps: settings.watches_config_maps,
         generic_secrets: settings.watches_generic_secrets,
         needs_pods: has_mesh,
+        holds: holds.clone(),
         ..kubernetes::ClusterSettings::default()
     }
 }
@@ -110,16 +114,20 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let (board, live) = (Board::new(&metrics), Live::new(&metrics));
+    let holds = Holds::new(settings.hold);
+    holds.register(&metrics);
     let ready = readiness.require("the first complete list of every kind");
+    let heard = readiness.require("the API server");
     let listener = pages::bind(settings.admin, None)?;
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
     let hosts = settings.admin_hosts.clone();
-    let pages = pages(&metrics, readiness, (&board, &live), hosts);
+    let pages = pages(&metrics, readiness, (&board, &live, &holds), hosts);
     pages::start(listener, pages, &drain, restart::at_once())?;
-    let cluster = Cluster::connect(cluster_settings(&settings)).await?;
+    let cluster = Cluster::connect(cluster_settings(&settings, &holds)).await?;
     let client = cluster.client();
     cluster.counters().register(&metrics);
+    let lost = contact::keep(client.clone(), settings.lost_after, heard, &metrics);
     let prepared = prepare(&client, &settings);
     let (trust, tokens, known) = tokio::select! {
         prepared = prepared => prepared,
@@ -137,6 +145,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         views: views.clone(),
         is_listed: addresses,
         live: live.clone(),
+        holds,
+        lost,
         inbox: inbox.clone(),
     };
     let certificate = server.start(sync, &metrics, &drain)?;
@@ -199,7 +209,7 @@ async fn pass_on(mut stop: Stop, inbox: mpsc::Sender<Event>) {
 fn pages(
     metrics: &Metrics,
     readiness: Readiness,
-    (board, live): (&Board, &Live),
+    (board, live, holds): (&Board, &Live, &Holds),
     hosts: Hosts,
 ) -> Pages {
     let reporter = Reporter {
@@ -208,6 +218,7 @@ fn pages(
         readiness,
         board: board.clone(),
         live: Some(live.clone()),
+        holds: holds.clone(),
         followed: None,
     };
     Pages {

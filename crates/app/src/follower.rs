@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_base::clock;
 use myriad_base::drain::Drain;
+use myriad_base::hold::Holds;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::task;
@@ -57,6 +58,8 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let board = Board::new(&metrics);
+    let holds = Holds::new(settings.hold);
+    holds.register(&metrics);
     let ready = readiness.require("the first snapshot");
     let is_sidecar = !settings.traffic.captures.sockets.is_empty();
     let identity = || OwnIdentity::new(is_sidecar, &readiness, &metrics);
@@ -90,7 +93,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let succession = succession.transpose()?;
     let pages = Pages {
         metrics: metrics.clone(),
-        reporter: reporter(&settings, &readiness, &board, &kept),
+        reporter: reporter(&settings, (&readiness, &holds), &board, &kept),
         explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board.clone()),
         hosts: settings.admin_hosts.clone(),
     };
@@ -106,7 +109,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         is_live,
     };
     follower.serve_held(&held);
-    let client = Client::new(client(&settings)?, held, key, counters(&metrics));
+    let client = Client::new(client(&settings, holds)?, held, key, counters(&metrics));
     follow_until(client, &mut follower, async {
         tokio::select! {
             _ = stop.asked() => stop.end_at_next(),
@@ -146,7 +149,7 @@ async fn follow_until(client: Client, follower: &mut Follower, end: impl Future<
 
 fn reporter(
     settings: &settings::Proxy,
-    readiness: &Readiness,
+    (readiness, holds): (&Readiness, &Holds),
     board: &Board,
     kept: &Kept,
 ) -> Reporter {
@@ -158,6 +161,7 @@ fn reporter(
         readiness: readiness.clone(),
         board: board.clone(),
         live: None,
+        holds: holds.clone(),
         followed: Some(Arc::new(move || history.report(&controller))),
     }
 }
@@ -168,13 +172,14 @@ fn counters(metrics: &Metrics) -> ClientCounters {
     counters
 }
 
-fn client(settings: &settings::Proxy) -> anyhow::Result<ClientSettings> {
+fn client(settings: &settings::Proxy, holds: Holds) -> anyhow::Result<ClientSettings> {
     let file = settings.token_file.clone();
     Ok(ClientSettings {
         instance: process::host_name(),
         schema_max: settings.schema_max,
         connect: Arc::new(Link::new(settings)?),
         token: Arc::new(move || link::read_small(&file)),
+        holds,
     })
 }
 

@@ -10,6 +10,7 @@ pub mod board;
 pub mod check;
 pub mod cli;
 pub mod completions;
+pub mod confirm;
 pub mod control;
 pub mod controller;
 pub mod descriptors;

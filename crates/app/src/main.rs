@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Proxy(raw) => myriad::follower::run(&raw),
         Command::Check(raw) => myriad::check::run(&raw),
         Command::Status(raw) => myriad::status::run(&raw),
+        Command::Confirm(raw) => myriad::confirm::run(&raw),
         Command::Explain(raw) => myriad::explain::run(&raw),
         Command::Inject(raw) => myriad_sidecar::inject::run(&raw),
         Command::Redirect(raw) => myriad_sidecar::redirect::run(&raw),

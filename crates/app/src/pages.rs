@@ -11,6 +11,7 @@ use myriad_translate::MAIN;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::confirm::{self, HeldReport};
 use crate::explain::{self, Explainer, Question};
 use crate::resident::give_back_when_ready;
 use crate::restart::{Restart, Role};
@@ -91,7 +92,7 @@ impl Pages {
             hosts,
         } = self;
         let (board, readiness) = (reporter.board.clone(), reporter.readiness.clone());
-        let of_ingress = reporter.clone();
+        let (of_ingress, holds) = (reporter.clone(), reporter.holds.clone());
         metrics.register_process(env!("CARGO_PKG_VERSION"));
         Admin::new(readiness, hosts)
             .page(Page {
@@ -103,6 +104,10 @@ impl Pages {
                 render: Box::new(move |_| (JSON, board.dump())),
             })
             .form(form(report::PATH, move |_| Ok(reporter.process())))
+            .form(Form {
+                changes: true,
+                ..form(confirm::PATH, move |_| Ok(HeldReport::confirmed(&holds)))
+            })
             .form(form(report::INGRESS_PATH, move |asked| {
                 of_ingress.ingress(&asked.one("namespace")?, &asked.one("name")?)
             }))
@@ -149,6 +154,7 @@ fn form<T: Serialize>(
     Form {
         path,
         content_type: JSON,
+        changes: false,
         answer: Box::new(answer),
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use myriad_api::Batch;
 use myriad_base::drain::Drain;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::{clock, task};
@@ -298,6 +299,8 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             board.locate_with(Box::new(move |key| locator.locate(key)));
         }
         let reporter = Reporter {
+            // What people write in files is meant.
+            holds: Holds::new(HoldLimits::NONE),
             role: "serve",
             started: clock::now(),
             readiness,

@@ -4,8 +4,10 @@ mod address;
 mod bounds;
 mod captures;
 mod endpoints;
+mod hold;
 mod introductions;
 mod limits;
+mod listeners;
 mod memory;
 mod mesh;
 mod names;
@@ -22,13 +24,13 @@ use std::time::Duration;
 
 use myriad_admin::Hosts;
 use myriad_api::ObjectKey;
+use myriad_base::hold::HoldLimits;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
 use myriad_translate::{Bounds, CatchAll, GatewayCredentials, GatewayPorts, Hsts, MAIN};
 
 use crate::cli::endpoints::RawEndpoints;
-use crate::cli::listeners::RawListeners;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh as mesh_file;
@@ -39,6 +41,7 @@ use address::address;
 use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
 
 pub use captures::Captures;
+pub use listeners::Listeners;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 pub use requests::AccessLog;
 pub use sidecar::{Injection, Probes};
@@ -85,6 +88,10 @@ pub struct Controller {
     pub authority: MeshAuthority,
     /// Whether the keys of session tickets are made here for the proxies.
     pub keeps_tickets: bool,
+    /// When much that is missing is held.
+    pub hold: HoldLimits,
+    /// How long the API server may not answer.
+    pub lost_after: Duration,
     /// The addresses of listeners, on every proxy.
     pub listeners: Listeners,
     /// Which Pods get a proxy on their way into the cluster; none if none do.
@@ -112,6 +119,8 @@ pub struct Proxy {
     pub schema_max: u32,
     /// Whether an identity of the mesh is wanted.
     pub wants_identity: bool,
+    /// When much that the controller does not have any more is held.
+    pub hold: HoldLimits,
     /// The checks that a sidecar answers to those outside of the mesh; `None` if it answers none.
     pub probes: Option<Probes>,
     /// The address of the admin pages.
@@ -120,17 +129,6 @@ pub struct Proxy {
     pub admin_hosts: Hosts,
     /// How connections are served.
     pub traffic: Traffic,
-}
-
-/// The addresses of listeners.
-#[derive(Clone, Debug)]
-pub struct Listeners {
-    /// The address of HTTP.
-    pub http: SocketAddr,
-    /// The address of HTTPS.
-    pub https: SocketAddr,
-    /// The port in redirects to HTTPS; none takes the port that HTTPS is served on.
-    pub redirect_port: Option<u16>,
 }
 
 /// How connections are served.
@@ -319,6 +317,8 @@ impl Controller {
             watches_generic_secrets: raw.secrets.are_all(),
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
             keeps_tickets: raw.tickets.keep_ticket_keys,
+            hold: hold::read(&raw.hold),
+            lost_after: Duration::from_secs(raw.contact.lost_after.into()),
             listeners,
             injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
@@ -371,31 +371,13 @@ impl Proxy {
             state_dir: raw.state_dir.clone(),
             schema_max: raw.schema_max,
             wants_identity: raw.mesh,
+            hold: hold::read(&raw.hold),
             probes: Probes::read(&raw.probes, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             traffic,
         };
         all_or(problems, settings)
-    }
-}
-
-impl Listeners {
-    fn read(raw: &RawListeners, problems: &mut Vec<String>) -> Listeners {
-        Listeners {
-            http: address("--http", &raw.http, problems),
-            https: address("--https", &raw.https, problems),
-            redirect_port: raw.redirect_port,
-        }
-    }
-
-    fn translate(&self, meaning: myriad_translate::Settings) -> myriad_translate::Settings {
-        myriad_translate::Settings {
-            http: self.http,
-            https: self.https,
-            https_port: self.redirect_port.unwrap_or(self.https.port()),
-            ..meaning
-        }
     }
 }
 

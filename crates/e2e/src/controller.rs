@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::drain::Drain;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_model::{
     Action, Certificate, Delta, Domain, Endpoint, Endpoints, Form, Host, KeyEncoding, Listener,
     ListenerProtocol, Name, Origin, PathMatch, PrivateKey, Protocol, Resource, Route, Sealer,
@@ -165,6 +166,8 @@ impl Controller {
             unauthenticated_max: 8,
             greeting_timeout: Duration::from_secs(10),
             answer_timeout: myriad_sync::server::ANSWER_TIMEOUT,
+            holds: Holds::new(HoldLimits::NONE),
+            lost: None,
         };
         let server = Server::new(
             settings,

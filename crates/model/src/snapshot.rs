@@ -10,6 +10,7 @@ pub struct Snapshot {
     tree: Tree<Leaf, 6>,
     position: Position,
     counts: [usize; Kind::NUMBER_MAX],
+    inferences: u64,
 }
 
 impl Snapshot {
@@ -74,6 +75,17 @@ impl Snapshot {
     /// Moves the position.
     pub fn set_position(&mut self, position: Position) {
         self.position = position;
+    }
+
+    /// How often resources have gone because objects were missing, and not because anybody had
+    /// removed them. Two snapshots of one writer with other numbers differ by such a removal.
+    pub fn inferences(&self) -> u64 {
+        self.inferences
+    }
+
+    /// Notes that what goes next was missing.
+    pub fn note_inference(&mut self) {
+        self.inferences += 1;
     }
 
     /// The number of resources.

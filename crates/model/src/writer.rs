@@ -64,6 +64,13 @@ impl Writer {
         self.snapshot.set_position(position);
     }
 
+    /// Notes in all snapshots that what goes next was missing; see [`Snapshot::inferences`].
+    pub fn note_inference(&mut self) {
+        let others = self.others.values_mut();
+        others.for_each(Snapshot::note_inference);
+        self.snapshot.note_inference();
+    }
+
     /// Replaces the outputs of one unit: `former` are the keys it had, `outputs` what it has
     /// now. What differs is added to `delta` as one group and returned; an equal output is no
     /// change.

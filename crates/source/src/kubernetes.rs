@@ -5,7 +5,8 @@
 //!   something that translation reads has changed. What is kept of them is their key, version
 //!   and hash.
 //! - Nothing is `synced` before every kind has been listed. A kind that is suddenly empty keeps
-//!   its objects for [`ClusterSettings::removal_hold`].
+//!   its objects for [`ClusterSettings::removal_hold`], and one that has lost much until somebody
+//!   confirms it ([`ClusterSettings::holds`]).
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
 //! - Pods are asked for only while there are definitions of DestinationRules or ServiceEntries,
 //!   and for more than their metadata only while a ServiceEntry selects workloads.
@@ -19,6 +20,7 @@ mod core;
 mod counters;
 mod definitions;
 pub mod events;
+mod holding;
 mod item;
 pub mod lease;
 mod lines;
@@ -37,6 +39,7 @@ use std::time::Duration;
 
 use myriad_api::{Batch, ObjectKey, ObjectKind};
 use myriad_base::backoff::random_seed;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_base::task;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -47,6 +50,7 @@ pub use self::own::{OwnConfigMap, Secret, Texts};
 
 use self::core::{Core, Limits, Scope};
 use self::definitions::Look;
+use self::holding::Holding;
 use self::merge::Merge;
 use self::pace::Pace;
 use self::watch::{Message, Watch};
@@ -92,6 +96,9 @@ pub struct ClusterSettings {
     pub look_interval: Duration,
     /// The time that a kind which was not empty and suddenly is keeps its objects.
     pub removal_hold: Duration,
+    /// When so many objects that are missing in a list stay until they are confirmed, and what
+    /// stays.
+    pub holds: Holds,
     /// A watch that is silent for longer is dead. The server sends a bookmark a minute, so
     /// less than that makes every quiet watch begin anew.
     pub idle_timeout: Duration,
@@ -129,6 +136,7 @@ impl Cluster {
         let merge = Merge::new(scopes.iter().map(|scope| scope.kind));
         let limits = Limits {
             removal_hold: settings.removal_hold,
+            hold: settings.holds.limits(),
             page_objects: settings.page_objects,
         };
         let (counters, restored) = (
@@ -149,6 +157,7 @@ impl Cluster {
                 idle_timeout: settings.idle_timeout,
                 watch_timeout: settings.watch_timeout,
                 sender: sender.clone(),
+                holding: Holding::new(&settings.holds),
                 epoch: 0,
                 counters: counters.clone(),
                 restored: restored.subscribe(),
@@ -250,6 +259,7 @@ impl Default for ClusterSettings {
             needs_pods: false,
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
+            holds: Holds::new(HoldLimits::default()),
             idle_timeout: Duration::from_secs(75),
             watch_timeout: Duration::from_secs(290),
             page_objects: 500,

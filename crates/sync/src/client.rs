@@ -2,10 +2,13 @@
 //! hands out commits that are complete, decoded and checked.
 
 mod assembly;
+mod waiting;
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use myriad_base::clock::Instant;
+use myriad_base::hold::{HoldLimits, Loss};
 use myriad_model::{
     Change, Commit, Digest, Form, Key, Position, Sealed, SealedArc, Sealer, Snapshot, TreeChild,
     Version, wire::SCHEMA,
@@ -16,6 +19,8 @@ use crate::metrics::ClientCounters;
 use crate::signing::{self, Anchors, Issued, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, KnownKinds, SessionError, from_proxy, from_server};
 use assembly::{Assembled, Assembly};
+pub(crate) use waiting::COUNTED;
+use waiting::Waiting;
 
 /// The server, as one proxy sees it.
 pub struct ClientSession {
@@ -25,9 +30,12 @@ pub struct ClientSession {
     sealer: Sealer,
     /// The resources in service.
     held: Snapshot,
-    /// The snapshot that was sent: `held`, but with stand-ins where a resource was refused.
+    /// The snapshot that was sent: `held`, but with stand-ins where a resource was refused, and
+    /// without what waits to be removed.
     received: Snapshot,
+    waiting: Waiting,
     is_welcomed: bool,
+    is_server_lost: bool,
     assembly: Assembly,
     applying: Option<Applying>,
     asking: Asking,
@@ -107,8 +115,10 @@ impl ClientSession {
             kinds: KnownKinds::default(),
             sealer: Sealer::new(key.unwrap_or_default(), Form::Value),
             received: held.clone(),
+            waiting: Waiting::new(HoldLimits::NONE, &held),
             held,
             is_welcomed: false,
+            is_server_lost: false,
             assembly: Assembly::default(),
             applying: None,
             asking: Asking::Never,
@@ -135,6 +145,61 @@ impl ClientSession {
     pub fn wanting_identity(mut self) -> Self {
         self.asking = Asking::NotYet;
         self
+    }
+
+    /// This session, which holds removals that are inferred and exceed these limits.
+    #[must_use]
+    pub fn holding(mut self, limits: HoldLimits) -> Self {
+        self.waiting = Waiting::new(limits, &self.held);
+        self
+    }
+
+    /// Whether the server says that it has lost its source.
+    pub fn is_server_lost(&self) -> bool {
+        self.is_server_lost
+    }
+
+    /// What would go by removals that are held; none if nothing is.
+    pub fn loss(&self) -> Option<Loss> {
+        self.waiting.loss()
+    }
+
+    /// When the time of what is held is over.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.waiting.deadline()
+    }
+
+    /// What is held was confirmed here.
+    pub fn confirm(&mut self) {
+        self.waiting.confirm();
+    }
+
+    /// Removals that need not wait any more, as a commit that the server awaits nothing for. To be
+    /// put into service before anything else arrives, and asked for until there is none: after
+    /// every message and confirmation, and at the [`deadline`](Self::deadline).
+    pub fn release(&mut self, now: Instant) -> Option<Delivery> {
+        let released = match self.applying {
+            Some(_) => Vec::new(),
+            None => self.waiting.release(now),
+        };
+        if released.is_empty() {
+            return None;
+        }
+        let position = self.held.position().clone();
+        let mut logged = Logged::new(position.clone());
+        let mut changes = Vec::with_capacity(released.len());
+        for sealed in released {
+            self.counters.removals.inc();
+            logged.remove(sealed.key().clone());
+            let change = removal(sealed);
+            self.held.apply(&change);
+            changes.push(change);
+        }
+        Some(Delivery {
+            commit: Commit { changes, position },
+            logged,
+            refused: Vec::new(),
+        })
     }
 
     /// Whether a certificate may be asked for now: the server signs, and every earlier request
@@ -174,6 +239,7 @@ impl ClientSession {
             count: self.held.len() as u64,
             key_id: self.sealer.key_id(),
             wants_identity: self.asking != Asking::Never,
+            moves: true,
         }))
     }
 
@@ -207,6 +273,10 @@ impl ClientSession {
                     Asking::May | Asking::Open => {}
                 }
                 Anchors::read(anchors).map(Received::Anchors)
+            }
+            from_server::Body::Contact(contact) => {
+                self.is_server_lost = contact.lost;
+                Ok(Received::Nothing)
             }
             from_server::Body::Signed(signed) => {
                 if self.asking != Asking::Open {
@@ -254,6 +324,7 @@ impl ClientSession {
             root: wire::digest_bytes(root),
             receipts: applying.receipts,
             receipts_omitted: applying.receipts_omitted,
+            held: self.waiting.loss().map(held_message),
         })))
     }
 
@@ -262,6 +333,7 @@ impl ClientSession {
             return Err(SessionError::OtherProtocol(welcome.protocol));
         }
         self.is_welcomed = true;
+        self.is_server_lost = welcome.lost;
         if welcome.key.is_empty() {
             return Ok(Received::Nothing);
         }
@@ -298,6 +370,7 @@ impl ClientSession {
                     index,
                     slot: sealed.slot(),
                     version: wire::version_bytes(sealed.version()),
+                    kind: sealed.key().kind as u32,
                 }),
             }
         }
@@ -308,6 +381,11 @@ impl ClientSession {
         let position = wire::position(commit.position)?;
         let announced = wire::digest(&commit.root)?;
         let assembled = self.assembly.finish()?;
+        // More of what is inferred would be in it, if there were more.
+        let entries = assembled.changes.len() + assembled.removals.len();
+        let is_whole = entries + assembled.strangers.len() < wire::COMMIT_CHANGES_MAX;
+        // A history that began anew says nothing of what the former one had.
+        let is_other = position.epoch != self.held.position().epoch && !self.held.is_empty();
         let mut applying = Applying {
             changes: Vec::new(),
             position: position.clone(),
@@ -326,11 +404,20 @@ impl ClientSession {
         for key in assembled.removals {
             let key = self.kinds.see(key);
             let slot = self.sealer.slot(&key);
-            removed.extend(self.received.get(slot, &key).cloned());
+            let found = self.received.get(slot, &key).cloned();
+            match is_other {
+                true => found.into_iter().for_each(|it| self.wait(it)),
+                false => removed.extend(found),
+            }
         }
         for (slot, version) in assembled.strangers {
-            let mut there = self.received.at(slot);
-            removed.extend(there.find(|it| it.version() == version).cloned());
+            let is_it = |it: &&SealedArc| it.version() == version;
+            let found = self.received.at(slot).find(is_it).cloned();
+            found.into_iter().for_each(|it| self.wait(it));
+        }
+        if is_whole {
+            let (held, received) = (&self.held, &self.received);
+            removed.extend(self.waiting.judge(held, received, commit.confirmed));
         }
         self.remove_all(&removed, &mut applying, &mut delivery);
         delivery.commit = Commit {
@@ -360,6 +447,7 @@ impl ClientSession {
                 return Err(SessionError::Invalid("commit: it has one key twice"));
             }
             self.counters.resources.inc();
+            self.waiting.forget(&key);
             // What is kept for long must not keep the frame that it came in.
             let bytes = Bytes::copy_from_slice(&bytes);
             let new = match self.sealer.open(key.clone(), version, &bytes) {
@@ -387,6 +475,15 @@ impl ClientSession {
             }
         }
         Ok(())
+    }
+
+    /// What the server infers to be gone waits, if it is in service.
+    fn wait(&mut self, sealed: SealedArc) {
+        let held = self.held.get(sealed.slot(), sealed.key()).cloned();
+        self.received.apply(&removal(sealed));
+        if let Some(held) = held {
+            self.waiting.insert(held);
+        }
     }
 
     fn remove_all(
@@ -426,6 +523,15 @@ impl Applying {
             version: wire::version_bytes(version),
             reason: wire::cut_text(reason),
         });
+    }
+}
+
+fn held_message(loss: Loss) -> wire::Held {
+    let counted = COUNTED.iter().find(|(_, what)| *what == loss.what);
+    wire::Held {
+        kind: counted.map_or(0, |(kind, _)| *kind as u32),
+        lost: loss.lost as u64,
+        of: loss.of as u64,
     }
 }
 

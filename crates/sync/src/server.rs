@@ -5,9 +5,12 @@
 //! not change. Nothing is queued for a slow proxy: while a commit is unacknowledged, later changes
 //! only make the difference of the two larger.
 
+mod ahead;
 mod frames;
+mod hold;
 mod order;
 mod plan;
+mod report;
 mod signing;
 mod steps;
 mod strangers;
@@ -15,29 +18,29 @@ mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::clock::Instant;
+use myriad_base::hold::{HoldLimits, Loss};
 use myriad_model::{
-    COMMIT_RESOURCES_MAX, Change, Digest, Form, Key, Position, Sealer, Snapshot, Version,
-    wire::SCHEMA,
+    COMMIT_RESOURCES_MAX, Change, Digest, Form, Position, Sealer, Snapshot, wire::SCHEMA,
 };
 use prost::Message as _;
 
 use crate::metrics::ServerCounters;
 use crate::signing::{Anchors, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
+pub use ahead::AHEAD_TIMEOUT;
+use ahead::{Ahead, Standing};
+use hold::Hold;
 use plan::Plan;
+pub use report::{Receipt, Report};
 use signing::Signing;
 pub use signing::{Asked, SIGN_BURST, SIGN_INTERVAL};
 pub use steps::Steps;
 use steps::Way;
-use strangers::Strangers;
+use strangers::{Stranger, Strangers};
 use walk::Walk;
-
-/// How long a proxy waits for a replica that is behind it, before it is served nevertheless.
-pub const AHEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a proxy may take to acknowledge a commit, to answer a question about what it has, or to
 /// take a frame. It then has another stream, if it lives.
@@ -55,8 +58,14 @@ pub struct ServerSession {
     /// Other resources that the proxy had when the two were compared. Some are written over by what
     /// is sent, and the rest are removed once everything has been sent.
     strangers: Strangers,
+    hold: Hold,
     state: State,
+    /// The position of a proxy that has what this replica has, and may have seen more. What comes
+    /// next waits until the replica has seen that too.
+    ahead: Option<Ahead>,
     plan: Option<Plan>,
+    /// Whether what the next plan finds gone is only inferred, or what the one under way does.
+    infers: bool,
     /// Steps that other streams of the same view have worked out already.
     steps: Arc<Steps>,
     /// The frames of at most one commit.
@@ -70,7 +79,17 @@ pub struct ServerSession {
     owes_commit: bool,
     mismatches: u32,
     signing: Signing,
+    contact: Contact,
     counters: ServerCounters,
+}
+
+/// Whether the server hears of what changes, and whether the proxy wants to know.
+#[derive(Default)]
+struct Contact {
+    is_lost: bool,
+    /// The proxy has a use for being told.
+    is_wanted: bool,
+    is_due: bool,
 }
 
 /// A message to send.
@@ -85,63 +104,19 @@ enum Frame {
 enum State {
     /// Nothing has arrived; or the key was sent, and another hello is due.
     Start { is_welcomed: bool },
-    /// The proxy has seen more than this replica.
-    Ahead { since: Option<Instant>, it: Theirs },
+    /// The proxy may have seen more than this replica.
+    Ahead { ahead: Ahead, it: Theirs },
     /// The two digest trees are being compared.
     Walking(Box<Walk>),
     /// `sent` is what the proxy has.
     Following,
 }
 
-/// The digest, size and position of the snapshot that a proxy says it has.
+/// The digest and size of the snapshot that a proxy says it has.
 #[derive(Clone)]
 struct Theirs {
     root: Digest,
     count: u64,
-    position: Position,
-}
-
-/// The meaning of a message for the caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// Nothing to tell.
-    Nothing,
-    /// The proxy introduced itself.
-    Greeted {
-        /// The name that the proxy gives itself.
-        instance: String,
-        /// The newest schema it understands.
-        schema: u32,
-        /// The position of what it holds.
-        position: Position,
-        /// How many resources it holds.
-        count: u64,
-    },
-    /// The proxy has put a commit into service.
-    Acked {
-        /// The position that it has reached.
-        position: Position,
-        /// The root that it reports: equal to a snapshot's digest where it has been sent all of
-        /// that snapshot, whether it obeys it or refused parts of it.
-        root: Digest,
-        /// Whether it has been sent everything that is newest here.
-        is_in_step: bool,
-        /// The resources of this commit that it refused.
-        receipts: Vec<Receipt>,
-        /// Refusals that were counted but not listed.
-        receipts_omitted: u64,
-    },
-}
-
-/// One resource that a proxy refused. Its last good version stays in service there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    /// The resource's key.
-    pub key: Key,
-    /// The version that was refused.
-    pub version: Version,
-    /// Why, for people; at most [`wire::TEXT_BYTES_MAX`] bytes.
-    pub reason: String,
 }
 
 impl ServerSession {
@@ -158,8 +133,11 @@ impl ServerSession {
             newest,
             sent: Snapshot::new(),
             strangers: Strangers::default(),
+            hold: Hold::new(HoldLimits::NONE),
             state: State::Start { is_welcomed: false },
+            ahead: None,
             plan: None,
+            infers: false,
             steps,
             outbox: VecDeque::new(),
             awaited: None,
@@ -168,6 +146,7 @@ impl ServerSession {
             owes_commit: false,
             mismatches: 0,
             signing: Signing::default(),
+            contact: Contact::default(),
             counters,
         }
     }
@@ -179,6 +158,30 @@ impl ServerSession {
             answer_timeout,
             ..self
         }
+    }
+
+    /// This session, which holds removals that are inferred and exceed these limits.
+    #[must_use]
+    pub fn holding(mut self, limits: HoldLimits) -> Self {
+        self.hold = Hold::new(limits);
+        self
+    }
+
+    /// What would go at the proxy by removals that are held, there or here.
+    pub fn loss(&self) -> Option<Loss> {
+        self.hold.loss()
+    }
+
+    /// What is held was confirmed.
+    pub fn confirm(&mut self) {
+        self.owes_commit |= self.hold.confirm();
+    }
+
+    /// The server has lost its source, or has it again. A proxy that may follow another is told.
+    pub fn set_lost(&mut self, is_lost: bool) {
+        let contact = &mut self.contact;
+        contact.is_due ^= contact.is_lost != is_lost;
+        contact.is_lost = is_lost;
     }
 
     /// The mesh is known by these now. A proxy that wants an identity is told, and may ask for
@@ -201,6 +204,11 @@ impl ServerSession {
 
     /// There is a newer snapshot.
     pub fn update(&mut self, newest: Snapshot) {
+        if newest.inferences() != self.newest.inferences() {
+            // A plan that is under way leads to the one before, and another has to be made.
+            self.plan = None;
+            self.infers = true;
+        }
         self.newest = newest;
     }
 
@@ -209,16 +217,22 @@ impl ServerSession {
         matches!(self.state, State::Following)
             && self.awaited.is_none()
             && self.plan.is_none()
-            && self.strangers.is_empty()
+            && (self.strangers.is_empty() || self.hold.is_ours())
             && self.sent.digest() == self.newest.digest()
     }
 
     /// When to poll again even if nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        match &self.state {
-            State::Ahead { since, .. } => since.map(|since| since + AHEAD_TIMEOUT),
-            _ => self.waits_since.map(|since| since + self.answer_timeout),
-        }
+        let own = match &self.state {
+            State::Ahead { ahead, .. } => ahead.deadline(),
+            State::Following if self.awaited.is_none() => {
+                let ahead = self.ahead.as_ref().and_then(Ahead::deadline);
+                ahead.into_iter().chain(self.hold.deadline()).min()
+            }
+            _ => None,
+        };
+        let answer = self.waits_since.map(|since| since + self.answer_timeout);
+        own.into_iter().chain(answer).min()
     }
 
     /// Whether the proxy has not answered in time: the stream is of no use then.
@@ -276,14 +290,15 @@ impl ServerSession {
             }
             match &mut self.state {
                 State::Start { .. } => return None,
-                State::Ahead { since, it } => {
-                    let since = *since.get_or_insert(now);
-                    let is_late = now.saturating_duration_since(since) >= AHEAD_TIMEOUT;
-                    let is_ahead = it.position.is_ahead_of(self.newest.position());
-                    if is_ahead && !is_late {
-                        return None;
+                State::Ahead { ahead, it } => {
+                    // Whoever has the same has nothing to wait for.
+                    if it.root != self.newest.digest() {
+                        match ahead.look(self.newest.position(), now) {
+                            Standing::Level => {}
+                            Standing::Waits => return None,
+                            Standing::Late => drop(self.counters.ahead_too_long.inc()),
+                        }
                     }
-                    self.counters.ahead_too_long.inc_by(u64::from(is_ahead));
                     let it = it.clone();
                     self.compare(&it);
                 }
@@ -296,11 +311,12 @@ impl ServerSession {
                         self.push(from_server::Body::Ask(ask));
                     } else {
                         (self.sent, self.strangers) = walk.finish();
+                        self.hold.compared(self.sent.len() + self.strangers.len());
                         self.follow();
                     }
                 }
                 State::Following => {
-                    if self.awaited.is_some() || !self.prepare() {
+                    if self.awaited.is_some() || !self.prepare(now) {
                         return None;
                     }
                 }
@@ -318,6 +334,13 @@ impl ServerSession {
         };
         let aside = is_welcomed.then(|| self.signing.poll(&self.counters));
         let aside = aside.flatten().map(Frame::Own);
+        let contact = &mut self.contact;
+        if is_welcomed && contact.is_wanted && std::mem::take(&mut contact.is_due) {
+            let is_lost = contact.is_lost;
+            let contact = from_server::Body::Contact(wire::Contact { lost: is_lost });
+            self.outbox
+                .push_front(Frame::Own(wire::from_server(contact)));
+        }
         aside.or_else(|| self.outbox.pop_front())
     }
 
@@ -331,8 +354,8 @@ impl ServerSession {
         let it = Theirs {
             root: wire::digest(&hello.root)?,
             count: hello.count,
-            position: wire::position(hello.position)?,
         };
+        let position = wire::position(hello.position)?;
         let has_key = hello.key_id == Sealer::new(self.key, Form::Encoded).key_id();
         if is_welcomed && !has_key {
             return Err(SessionError::Invalid("key"));
@@ -343,21 +366,25 @@ impl ServerSession {
                 protocol: wire::PROTOCOL,
                 schema: SCHEMA,
                 key: Bytes::copy_from_slice(key),
+                lost: self.contact.is_lost,
             };
+            self.contact.is_due = false;
             self.push(from_server::Body::Welcome(welcome));
             self.state = State::Start { is_welcomed: true };
         }
         let report = Report::Greeted {
             instance: wire::cut_text(&hello.instance),
             schema: hello.schema,
-            position: it.position.clone(),
+            position: position.clone(),
             count: it.count,
         };
         if !has_key {
             return Ok(Report::Nothing);
         }
         self.signing.greeted(hello.wants_identity);
-        self.state = State::Ahead { since: None, it };
+        self.contact.is_wanted = hello.moves;
+        let ahead = Ahead::new(position);
+        self.state = State::Ahead { ahead, it };
         Ok(report)
     }
 
@@ -379,9 +406,14 @@ impl ServerSession {
         };
         let receipts = ack.receipts.into_iter().map(receipt);
         let receipts = receipts.collect::<Result<_, SessionError>>()?;
-        let root = wire::digest(&ack.root)?;
+        let mut root = wire::digest(&ack.root)?;
+        self.hold.hear(ack.held);
         if root == awaited {
             self.mismatches = 0;
+            if self.hold.is_ours() {
+                // What waits here is no part of what was sent.
+                root = self.sent.digest();
+            }
         } else {
             self.counters.mismatches.inc();
             self.mismatches += 1;
@@ -402,6 +434,11 @@ impl ServerSession {
     /// Decides what the proxy lacks from what it said.
     fn compare(&mut self, it: &Theirs) {
         if it.root == self.newest.digest() {
+            if let State::Ahead { ahead, .. } = std::mem::replace(&mut self.state, State::Following)
+                && ahead.position().is_ahead_of(self.newest.position())
+            {
+                self.ahead = Some(ahead);
+            }
             self.sent = self.newest.clone();
             self.follow();
         } else if it.count == 0 {
@@ -424,28 +461,60 @@ impl ServerSession {
     }
 
     /// Puts the frames of the next commit into the outbox; `false` if there is nothing to commit.
-    fn prepare(&mut self) -> bool {
+    fn prepare(&mut self, now: Instant) -> bool {
         let is_behind = self.sent.digest() != self.newest.digest();
+        if let Some(ahead) = self
+            .ahead
+            .as_mut()
+            .filter(|_| is_behind || self.owes_commit)
+        {
+            if !is_behind {
+                let position = ahead.position().clone();
+                self.greet(&position);
+                return true;
+            }
+            match ahead.look(self.newest.position(), now) {
+                Standing::Level => {}
+                Standing::Waits => return false,
+                Standing::Late => drop(self.counters.ahead_too_long.inc()),
+            }
+            self.ahead = None;
+        }
+        let has_news = is_behind || self.owes_commit;
+        self.infers &= is_behind || self.plan.is_some();
+        let is_own = !self.strangers.is_empty() || self.infers || self.hold.is_confirmed();
         let plan = match self.plan.take() {
             Some(plan) => plan,
-            None if !self.strangers.is_empty() => {
+            None if is_own && (has_news || self.hold.admits(&self.strangers, now)) => {
                 let plan = Plan::new(self.sent.clone(), self.newest.clone());
                 self.counters.nodes_visited.inc_by(plan.nodes_visited());
                 plan
             }
-            None if is_behind || self.owes_commit => {
-                match self.steps.find(&self.sent, &self.newest, &self.counters) {
-                    Way::Long(plan) => *plan,
-                    Way::Short(step) => {
-                        self.take_step(&step);
-                        return true;
-                    }
+            None if is_own => return false,
+            None if has_news => match self.steps.find(&self.sent, &self.newest, &self.counters) {
+                Way::Long(plan) => *plan,
+                Way::Short(step) => {
+                    self.take_step(&step);
+                    return true;
                 }
-            }
+            },
             None => return false,
         };
-        self.take_of(plan);
+        self.take_of(plan, now);
         true
+    }
+
+    /// Answers a proxy that has everything, and leaves it the position that it has.
+    fn greet(&mut self, position: &Position) {
+        self.owes_commit = false;
+        self.counters.commits.inc();
+        let root = self.sent.digest();
+        self.push(from_server::Body::Commit(wire::Commit {
+            position: wire::position_message(position),
+            root: wire::digest_bytes(root),
+            confirmed: self.hold.is_confirmed(),
+        }));
+        self.awaited = Some(root);
     }
 
     /// Sends what other streams send as well.
@@ -462,23 +531,23 @@ impl ServerSession {
     }
 
     /// Sends the next commit of a way of its own.
-    fn take_of(&mut self, mut plan: Plan) {
+    fn take_of(&mut self, mut plan: Plan, now: Instant) {
         self.owes_commit = false;
         let visited = plan.nodes_visited();
-        let (changes, is_last) = plan.take();
+        let (mut changes, is_last) = plan.take();
         let visited = plan.nodes_visited() - visited;
         self.counters.nodes_visited.inc_by(visited);
         self.sent.set_position(plan.position().clone());
+        if self.infers {
+            self.divert(&mut changes);
+        }
         self.record(&changes);
+        let is_confirmed = self.hold.is_confirmed();
         let mut removed = Vec::new();
         if is_last {
             self.sent = plan.target().clone();
-            while changes.len() + removed.len() < COMMIT_RESOURCES_MAX {
-                let Some(stranger) = self.strangers.pop() else {
-                    break;
-                };
-                removed.push(stranger);
-            }
+            self.infers = false;
+            removed = self.take_strangers(changes.len(), now);
         } else {
             self.plan = Some(plan);
         }
@@ -492,8 +561,43 @@ impl ServerSession {
         self.push(from_server::Body::Commit(wire::Commit {
             position: wire::position_message(self.sent.position()),
             root: wire::digest_bytes(root),
+            confirmed: is_confirmed || self.hold.is_confirmed(),
         }));
+        if is_last && self.strangers.is_empty() && !self.owes_commit {
+            self.hold.end();
+        }
         self.awaited = Some(root);
+    }
+
+    /// Takes out the removals of a difference that are only inferred, to be sent as such.
+    fn divert(&mut self, changes: &mut Vec<Change>) {
+        for change in changes.extract_if(.., |change| change.new.is_none()) {
+            let Some(old) = &change.old else { continue };
+            self.strangers.insert(Stranger {
+                slot: old.slot(),
+                version: old.version(),
+                kind: change.key.kind as u32,
+            });
+            self.sent.apply(&change);
+        }
+    }
+
+    /// The strangers that still fit into a commit of so many changes, if they may go.
+    fn take_strangers(&mut self, changes: usize, now: Instant) -> Vec<Stranger> {
+        let mut removed = Vec::new();
+        if self.strangers.is_empty() || !self.hold.admits(&self.strangers, now) {
+            return removed;
+        }
+        while changes + removed.len() < COMMIT_RESOURCES_MAX {
+            let Some(stranger) = self.strangers.pop() else {
+                break;
+            };
+            removed.push(stranger);
+        }
+        // A full commit says that there are more, so that another has to say that there are none.
+        self.owes_commit =
+            self.strangers.is_empty() && changes + removed.len() == COMMIT_RESOURCES_MAX;
+        removed
     }
 
     fn push(&mut self, body: from_server::Body) {

@@ -3,6 +3,7 @@
 
 mod answers;
 mod kinds;
+mod hold;
 mod order;
 pub(crate) mod pair;
 mod signing;
@@ -283,6 +284,47 @@ fn a_proxy_that_is_ahead_waits_for_its_replica_and_at_most_ten_seconds() {
 }
 
 #[test]
+fn a_proxy_that_has_what_an_earlier_started_replica_has_waits_for_nothing() {
+    let mut old = World::new(Form::Encoded);
+    old.put("a", 1);
+    let mut new = World::new(Form::Encoded);
+    new.put("b", 1);
+    new.remove("b");
+    new.put("a", 1);
+    assert_eq!(old.snapshot().digest(), new.snapshot().digest());
+    assert!(
+        new.snapshot()
+            .position()
+            .is_ahead_of(old.snapshot().position())
+    );
+    let mut first = Pair::connect(&new, Snapshot::new());
+    first.settle();
+    let held = first.client.held().clone();
+
+    let mut pair = Pair::connect(&old, held);
+    pair.settle();
+    assert!(pair.server.is_in_step(), "without any time");
+    assert_eq!(
+        pair.server_counters.commits.get(),
+        1,
+        "the greeting is answered"
+    );
+    assert_eq!(pair.client.held().position(), new.snapshot().position());
+    // What comes next may be older than what the proxy has seen, so that it waits.
+    old.put("b", 1);
+    pair.server.update(old.snapshot().clone());
+    pair.settle();
+    assert_eq!(pair.client.held().len(), 1);
+    assert!(pair.server.deadline().is_some());
+    old.put("c", 1);
+    old.put("d", 1);
+    pair.server.update(old.snapshot().clone());
+    pair.settle();
+    assert_eq!(pair.client.held().len(), 4, "the replica has caught up");
+    assert_eq!(pair.server_counters.ahead_too_long.get(), 0);
+}
+
+#[test]
 fn a_proxy_that_lost_something_is_found_out_and_mended() {
     let mut world = World::new(Form::Encoded);
     for number in 0..1_000 {
@@ -318,6 +360,7 @@ fn a_client_refuses_what_no_server_sends() {
             protocol: wire::PROTOCOL,
             schema: 1,
             key: bytes::Bytes::copy_from_slice(key),
+            lost: false,
         })
     };
     let change = |name: &str, unfinished| wire::Change {
@@ -337,6 +380,7 @@ fn a_client_refuses_what_no_server_sends() {
         from_server::Body::Commit(wire::Commit {
             position: None,
             root: vec![0; 16].into(),
+            confirmed: false,
         })
     };
     use SessionError::{Invalid, TooMany, Unexpected};

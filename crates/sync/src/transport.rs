@@ -4,6 +4,8 @@ mod accept;
 pub mod client;
 mod codec;
 mod connection;
+mod knock;
+mod search;
 pub mod server;
 mod service;
 mod views;

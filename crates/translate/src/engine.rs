@@ -371,6 +371,11 @@ impl Engine {
         self.writer.set_position(position);
     }
 
+    /// Notes in the snapshots that what goes next is only missing: nobody was seen to remove it.
+    pub fn note_inference(&mut self) {
+        self.writer.note_inference();
+    }
+
     /// The newest snapshot of the main view.
     pub fn snapshot(&self) -> &Snapshot {
         self.writer.snapshot()

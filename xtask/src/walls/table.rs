@@ -66,6 +66,7 @@ pub(super) const ORDERS: &[Order] = &[
                 "resident", "restart", "signals", "told",
             ],
             &["ask", "board", "completions", "tickets", "tokens"],
+            &["confirm"],
             &["control", "descriptors", "settings", "status"],
             &["check", "explain", "greeting"],
             &["pages"],

@@ -124,6 +124,37 @@ fn position(revision: u64) -> Position {
 }
 
 #[tokio::test]
+async fn what_is_missing_is_published_as_a_whole_and_marked_and_what_was_removed_is_not() {
+    let (mut control, recorder, mut inbox) = control(vec![listed(), batch("a", 0..600, 2)]);
+    while control.turn(&mut inbox).await && !(inbox.is_empty() && control.queue.is_empty()) {}
+    let removals = |numbers: std::ops::Range<usize>, infers: bool| {
+        let Event::Changed(batch) = batch("a", numbers, 9) else {
+            unreachable!("it is a batch");
+        };
+        let keys = batch.changes.iter().map(|change| change.key().clone());
+        Event::Changed(Batch {
+            changes: keys.map(Change::Remove).collect(),
+            infers,
+            ..batch
+        })
+    };
+    assert!(control.take(removals(0..1, false)));
+    control.translate_cut();
+    assert_eq!(control.engine.snapshot().inferences(), 0);
+    let before = recorder.0.lock().expect("not poisoned").len();
+    // A change that waits goes first: it is no part of what is missing.
+    assert!(control.take(batch("b", 0..1, 8)));
+    assert!(control.take(removals(1..600, true)));
+    assert_eq!(control.engine.snapshot().inferences(), 1);
+    let published = recorder.0.lock().expect("not poisoned");
+    let [(first, _), (second, at)] = &published[before..] else {
+        panic!("two commits");
+    };
+    assert!(first.iter().all(|it| it == "b") && second.iter().all(|it| it == "a"));
+    assert_eq!((second.len(), at), (599, &position(9)));
+}
+
+#[tokio::test]
 async fn a_single_change_is_published_with_the_first_of_a_flood_before_it() {
     let flood = [(0..4_000, 5), (4_000..8_000, 6), (8_000..10_000, 7)];
     let flood = flood.map(|(numbers, revision)| batch("a", numbers, revision));

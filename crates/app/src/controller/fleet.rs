@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use myriad_base::drain::Drain;
+use myriad_base::hold::Holds;
 use myriad_base::metrics::{Gauge, Metrics};
 use myriad_base::task;
 use myriad_model::{Form, Sealer};
@@ -20,6 +21,7 @@ use rustls::crypto::aws_lc_rs;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::certificate::Renewed;
+use super::held::HeldFindings;
 use super::signer::Signer;
 use super::trust::Trust;
 use super::watcher::Watcher;
@@ -60,6 +62,10 @@ pub(super) struct Server<'a> {
     pub is_listed: watch::Receiver<Option<Addresses>>,
     /// The commits that proxies have put into service.
     pub live: Live,
+    /// What is held for them.
+    pub holds: Holds,
+    /// Whether the API server is lost.
+    pub lost: watch::Receiver<bool>,
     /// The inbox of findings about proxies.
     pub inbox: mpsc::Sender<ControlEvent>,
 }
@@ -84,6 +90,8 @@ impl Server<'_> {
             views,
             mut is_listed,
             live,
+            holds,
+            lost,
             inbox,
         } = self;
         let names = settings.sync_hosts.clone();
@@ -98,6 +106,7 @@ impl Server<'_> {
             views: views.clone(),
             streams: BTreeMap::new(),
             live,
+            held: HeldFindings::new(holds.clone(), settings.publish_service.clone()),
             inbox: inbox.clone(),
             connected,
         };
@@ -119,7 +128,7 @@ impl Server<'_> {
                 listed = is_listed.wait_for(Option::is_some) => drop(listed?),
                 () = drained.signalled() => return Ok(()),
             }
-            let server = limits(key, tls);
+            let server = limits((key, tls), holds, lost);
             let mut server = SyncServer::new(server, gate, views, events, counters, drained);
             if let Some(signer) = signer {
                 server = server.signing(Arc::new(signer));
@@ -154,7 +163,11 @@ pub(super) fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener>
 }
 
 /// How proxies are served.
-fn limits(key: [u8; 32], tls: Arc<ServerConfig>) -> ServerSettings {
+fn limits(
+    (key, tls): ([u8; 32], Arc<ServerConfig>),
+    holds: Holds,
+    lost: watch::Receiver<bool>,
+) -> ServerSettings {
     ServerSettings {
         key,
         tls: Some(tls),
@@ -162,6 +175,8 @@ fn limits(key: [u8; 32], tls: Arc<ServerConfig>) -> ServerSettings {
         unauthenticated_max: UNAUTHENTICATED_MAX,
         greeting_timeout: GREETING_TIMEOUT,
         answer_timeout: myriad_sync::server::ANSWER_TIMEOUT,
+        holds,
+        lost: Some(lost),
     }
 }
 

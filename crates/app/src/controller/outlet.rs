@@ -25,6 +25,8 @@ pub(super) struct Fleet {
     word: Word,
     /// The claims to hosts that no object tells of.
     claims: Claims,
+    /// Whether the first list is complete: what is served by then is reviewed as a whole.
+    is_live: bool,
 }
 
 impl Fleet {
@@ -36,6 +38,7 @@ impl Fleet {
             newest: BTreeMap::new(),
             word,
             claims,
+            is_live: false,
         }
     }
 
@@ -93,12 +96,19 @@ impl Outlet for Fleet {
     }
 
     fn state(&mut self, served: &[Arc<str>], unserved: &[Arc<str>]) {
+        if !self.is_live {
+            return;
+        }
         self.word.state(served);
         self.word.take_back(unserved);
     }
 
     fn restate(&mut self, served: &mut dyn Iterator<Item = &Arc<str>>) {
-        self.word.state(served);
+        self.word.review(served);
+    }
+
+    fn go_live(&mut self) {
+        self.is_live = true;
     }
 
     fn addresses(&self) -> Addresses {

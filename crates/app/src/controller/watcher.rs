@@ -13,6 +13,7 @@ use myriad_sync::{Event, Receipt, Views};
 use myriad_translate::FindingsChange;
 use tokio::sync::mpsc;
 
+use super::held::HeldFindings;
 use crate::board;
 use crate::control::Event as ControlEvent;
 use crate::live::{Live, Newcomer, RefusedResource};
@@ -28,6 +29,8 @@ pub(super) struct Watcher {
     /// The views of the streams.
     pub streams: BTreeMap<u64, Arc<str>>,
     pub live: Live,
+    /// The findings about what is held for proxies.
+    pub held: HeldFindings,
     /// The inbox of findings.
     pub inbox: mpsc::Sender<ControlEvent>,
     /// Counts the proxies that are connected.
@@ -53,7 +56,13 @@ impl Watcher {
                     }
                     None => return,
                 },
-                _ = looks.tick() => self.live.look(clock::now()),
+                _ = looks.tick() => {
+                    let mut found = self.live.look(clock::now());
+                    let held = self.held.look();
+                    found.added.extend(held.added);
+                    found.removed.extend(held.removed);
+                    found
+                }
             };
             // A control loop that has ended tells nobody anything any more.
             if !found.is_empty() && self.inbox.send(ControlEvent::Found(found)).await.is_err() {

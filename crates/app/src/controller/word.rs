@@ -7,7 +7,7 @@ use std::time::Duration;
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
-use myriad_base::task;
+use myriad_base::{clock, task};
 use myriad_source::kubernetes::events::{self, Events, Recorder};
 use myriad_source::kubernetes::lease::{self, Claim, Elector, Term};
 use myriad_source::kubernetes::status::{self, Address, Statuses, Writer};
@@ -94,6 +94,15 @@ impl Word {
         drop(task::spawn("statuses", writer.run()));
         drop(task::spawn("events", recorder.run()));
         drop(task::spawn("terms", restate(claim.terms(), inbox.clone())));
+        let (forgetful, told) = (statuses.clone(), inbox.clone());
+        drop(task::spawn("forgotten statuses", async move {
+            loop {
+                forgetful.overflowed().await;
+                if told.send(Event::Restate).await.is_err() {
+                    return;
+                }
+            }
+        }));
         if let Some((namespace, name)) = settings.publish_service.clone() {
             let look = look_up(client.clone(), namespace, name, found, inbox.clone());
             drop(task::spawn("addresses", look));
@@ -124,14 +133,31 @@ impl Word {
         let Some(addresses) = self.addresses.borrow().clone() else {
             return;
         };
+        // Who begins to lead reviews everything.
+        if !self.leads.holds(clock::now()) {
+            return;
+        }
         for id in served {
             let key = ObjectKey::from_id(ObjectKind::Ingress, id.clone());
             self.statuses.set(key, addresses.clone());
         }
     }
 
+    /// Lets all statuses be compared with what is served now, and what differs be written.
+    pub(super) fn review<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
+        let Some(addresses) = self.addresses.borrow().clone() else {
+            return;
+        };
+        if self.leads.holds(clock::now()) {
+            self.statuses.review(served.into_iter().cloned(), addresses);
+        }
+    }
+
     /// Takes back what was said of Ingresses that are not served any more.
     pub(super) fn take_back(&self, unserved: &[Arc<str>]) {
+        if !self.leads.holds(clock::now()) {
+            return;
+        }
         for id in unserved {
             let key = ObjectKey::from_id(ObjectKind::Ingress, id.clone());
             self.statuses.set(key, Arc::default());

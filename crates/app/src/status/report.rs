@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use myriad_api::{ObjectKey, ObjectKind, Severity};
 use myriad_base::clock::{self, Instant};
+use myriad_base::hold::Holds;
 use myriad_base::readiness::Readiness;
 use myriad_model::wire::{self, SCHEMA};
 use myriad_model::{Host, Kind, Origin, OriginKind, Resource, SealedArc, Snapshot, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::board::Board;
+use crate::confirm::HeldReport;
 use crate::holdings::HoldingsReport;
 use crate::live::{Live, LiveReport, ObjectReport, by_kind};
 
@@ -52,6 +54,9 @@ pub struct ProcessReport {
     pub holdings: HoldingsReport,
     /// The proxies that follow this process, where it is a controller.
     pub live: Option<LiveReport>,
+    /// The removals that wait for `myriad confirm`.
+    #[serde(default)]
+    pub held: HeldReport,
     /// The controller that this process follows, where it is a proxy.
     pub followed: Option<FollowedReport>,
 }
@@ -114,6 +119,8 @@ pub struct Reporter {
     pub board: Board,
     /// The proxies that follow this process.
     pub live: Option<Live>,
+    /// The removals that wait.
+    pub holds: Holds,
     /// The report of the controller that is followed.
     pub followed: Option<Arc<dyn Fn() -> FollowedReport + Send + Sync>>,
 }
@@ -150,6 +157,7 @@ impl Reporter {
             errors_shown: shown.iter().map(ToString::to_string).collect(),
             holdings: self.board.holdings().report(),
             live: self.live.as_ref().map(Live::report),
+            held: HeldReport::of(&self.holds),
             followed: self.followed.as_ref().map(|followed| followed()),
         }
     }

@@ -30,7 +30,7 @@ impl fmt::Display for ProcessReport {
         for error in &self.errors_shown {
             writeln!(f, "  {error}")?;
         }
-        write!(f, "{}", self.holdings)?;
+        write!(f, "{}{}", self.held, self.holdings)?;
         if let Some(followed) = &self.followed {
             write!(f, "{followed}")?;
         }

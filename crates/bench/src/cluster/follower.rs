@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_sync::transport::Connection;
 use myriad_sync::{ClientSettings, Connect};
 use rustls::client::Resumption;
@@ -88,6 +89,7 @@ impl Way {
                 received,
             }),
             token: Arc::new(move || Ok(token.to_string())),
+            holds: Holds::new(HoldLimits::NONE),
         }
     }
 }

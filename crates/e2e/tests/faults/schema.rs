@@ -152,6 +152,7 @@ fn welcome(proxy: &mut ClientSession, schema: u32) {
         protocol: wire::PROTOCOL,
         schema,
         key: Bytes::copy_from_slice(&KEY),
+        lost: false,
     };
     assert!(matches!(
         tell(proxy, from_server::Body::Welcome(welcome)),
@@ -176,6 +177,7 @@ fn commit(proxy: &mut ClientSession, sent: &[(&Sealed, u32)]) -> Vec<(String, St
     let end = wire::Commit {
         position: None,
         root: Bytes::copy_from_slice(&[0; 16]),
+        confirmed: false,
     };
     let Received::Apply(delivery) = tell(proxy, from_server::Body::Commit(end)) else {
         panic!("not a commit")

@@ -171,6 +171,11 @@ impl Client {
         &self.definitions
     }
 
+    /// The namespaces that are watched; none means all.
+    pub(super) fn namespaces(&self) -> &[Arc<str>] {
+        &self.namespaces
+    }
+
     /// The group and version in which objects of a kind are read.
     pub(super) fn api_version(&self, kind: ObjectKind) -> &'static str {
         let newest = self.definitions.newest();
@@ -213,6 +218,19 @@ impl Client {
             }
         }
         Ok(0)
+    }
+
+    /// Whether the server answers who asks, and can look up what it keeps.
+    ///
+    /// # Errors
+    /// A message for people: why it does not.
+    pub async fn reach(&self) -> Result<(), String> {
+        let path = format!("/api/v1/namespaces/{EPOCH_NAMESPACE}");
+        match self.page(&path, Form::Whole).await {
+            Err(Failure::Lost(text) | Failure::Unauthorized(text)) => Err(text),
+            // A refusal is an answer.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Reads a page of a list.
@@ -357,7 +375,8 @@ pub(super) fn failure(status: StatusCode, message: &str, after: Option<Duration>
     match status {
         StatusCode::GONE => Failure::Gone,
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Failure::Unsupported(text),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Refused(text),
+        StatusCode::UNAUTHORIZED => Failure::Unauthorized(text),
+        StatusCode::FORBIDDEN => Failure::Refused(text),
         StatusCode::NOT_FOUND => Failure::Missing(text),
         _ => Failure::Lost(text),
     }

@@ -8,6 +8,7 @@
 
 mod exchange;
 mod findings;
+mod hold;
 #[cfg(test)]
 mod tests;
 
@@ -15,12 +16,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::{Change, Object, ObjectKey, ObjectKind, Report};
+use myriad_api::{Change, Object, ObjectKey};
 use myriad_base::backoff::Backoff;
 use myriad_base::clock::Instant;
+use myriad_base::hold::Loss;
 
-pub(super) use self::exchange::{Failure, Request};
+pub(super) use self::exchange::{Failure, Limits, Output, Request, Scope};
 use self::findings::Findings;
+use self::hold::{Hold, Way};
 use super::backoff::backoff;
 use super::item::{Bookmark, ObjectHead};
 
@@ -32,45 +35,6 @@ const CHECKS_MAX: u32 = 3;
 
 /// A watch that ends in order after this long was a healthy one, even if nothing happened.
 const HEALTHY_AFTER: Duration = Duration::from_secs(5);
-
-/// The kind and the namespace that a watch is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scope {
-    /// The kind.
-    pub(super) kind: ObjectKind,
-    /// The one namespace; none means all.
-    pub(super) namespace: Option<Arc<str>>,
-    /// The one object, by its name; none means all.
-    pub(super) name: Option<Arc<str>>,
-    /// The selector of fields that objects have to meet; empty means all.
-    pub(super) selector: &'static str,
-    /// Whether the kind counts as empty while the server forbids to list it.
-    pub(super) is_optional: bool,
-    /// The group and version in which it is asked for.
-    pub(super) api_version: &'static str,
-}
-
-/// The limits of a watch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// The time that the removals of a kind which is suddenly empty are held back.
-    pub(super) removal_hold: Duration,
-    /// Objects per page of a list that is not streamed.
-    pub(super) page_objects: u32,
-}
-
-/// Changes and findings to hand on.
-#[derive(Debug, Default)]
-pub(super) struct Output {
-    /// Changes in the order in which they were seen; a key may occur more than once.
-    pub(super) changes: Vec<Change>,
-    /// The findings of this watch, if they changed.
-    pub(super) report: Option<Report>,
-    /// Everything up to this version is contained; 0 before the first list is complete.
-    pub(super) version: u64,
-    /// Whether a list has been completed.
-    pub(super) is_listed: bool,
-}
 
 /// The memory of an object: the key's text is shared with whoever keeps the object.
 struct Known {
@@ -108,7 +72,6 @@ struct Latest {
 /// The state of one watch.
 pub(super) struct Core {
     scope: Scope,
-    limits: Limits,
     known: HashMap<Arc<str>, Known>,
     /// The removed objects of this connection, oldest first in the queue.
     buried: HashMap<Arc<str>, u64>,
@@ -123,13 +86,16 @@ pub(super) struct Core {
     /// Checks in a row that got no answer.
     unchecked: u32,
     is_listed: bool,
-    /// Until when the objects that the last list did not show are kept.
-    held_until: Option<Instant>,
+    /// The objects that the last list did not show and that are kept.
+    hold: Hold,
+    infers: bool,
     backoff: Backoff,
     asked_at: Option<Instant>,
     findings: Findings,
     changes: Vec<Change>,
     was_listed: bool,
+    /// Whether the version has moved without a change.
+    has_moved: bool,
 }
 
 impl Core {
@@ -138,7 +104,6 @@ impl Core {
         let findings = Findings::new(&scope);
         Core {
             scope,
-            limits,
             known: HashMap::new(),
             buried: HashMap::new(),
             burials: VecDeque::new(),
@@ -150,12 +115,14 @@ impl Core {
             latest: None,
             unchecked: 0,
             is_listed: false,
-            held_until: None,
+            hold: Hold::new(limits),
+            infers: false,
             backoff: backoff(seed),
             asked_at: None,
             findings,
             changes: Vec::new(),
             was_listed: false,
+            has_moved: false,
         }
     }
 
@@ -179,10 +146,10 @@ impl Core {
         }
     }
 
-    /// The server does not say whether it has the kind, which then counts as empty at first.
+    /// The server does not say whether it has the kind. Nobody knows then what is there, so that
+    /// this is no list: policies that restrict might be among it.
     pub(super) fn set_hidden(&mut self, failure: &Failure) {
-        self.is_listed = true;
-        self.findings.set_trouble(failure, true);
+        self.findings.set_trouble(failure, self.is_listed);
     }
 
     /// The server has the kind in this version; another one than before is listed anew.
@@ -339,7 +306,11 @@ impl Core {
             Phase::Streaming if bookmark.ends_list => self.complete(bookmark.version, now),
             // The server is behind what it had told before: an older state was put back.
             Phase::Watching(from) if bookmark.version < from => self.phase = Phase::Unlisted,
-            Phase::Watching(_) => self.version = self.version.max(bookmark.version),
+            Phase::Watching(_) if bookmark.version > self.version => {
+                self.version = bookmark.version;
+                self.has_moved = true;
+            }
+            Phase::Watching(_) => {}
             Phase::Unlisted
             | Phase::Absent
             | Phase::Streaming
@@ -438,14 +409,13 @@ impl Core {
             Failure::Busy { after, .. } => wait = wait.max(*after),
             Failure::Unsupported(_)
             | Failure::Idle
+            | Failure::Unauthorized(_)
             | Failure::Refused(_)
             | Failure::Missing(_)
             | Failure::Lost(_) => {}
         }
-        let is_first_refusal = matches!(failure, Failure::Refused(_)) && !self.is_listed;
-        if is_first_refusal && self.scope.is_optional {
-            self.is_listed = true;
-        }
+        // Whoever is not known is told nothing, so that only a refusal says that there is no right.
+        self.is_listed |= matches!(failure, Failure::Refused(_)) && self.scope.is_optional;
         self.phase = self.after(&failure);
         self.findings.set_trouble(&failure, self.is_listed);
         wait
@@ -453,31 +423,42 @@ impl Core {
 
     /// When [`Core::tick`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.held_until.filter(|_| self.is_list_whole())
+        self.hold.deadline().filter(|_| self.is_list_whole())
     }
 
     /// Lets the time pass: removals that were held back for long enough take effect.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.deadline().is_some_and(|until| until <= now) {
-            self.held_until = None;
-            self.findings.set_held(None);
-            self.remove_absent();
+            let way = self.hold.tick(now);
+            self.remove_absent(way);
         }
+    }
+
+    /// What is held back until it is confirmed.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        self.hold.loss()
+    }
+
+    /// What is held back was confirmed.
+    pub(super) fn confirm(&mut self) {
+        let way = self.hold.confirm(self.is_list_whole());
+        self.remove_absent(way);
     }
 
     /// Hands on what has changed since the last call, if anything has.
     pub(super) fn take(&mut self) -> Option<Output> {
         let report = self.findings.take();
-        let has_news = self.is_listed != self.was_listed;
+        let has_news = self.is_listed != self.was_listed || self.has_moved;
         if self.changes.is_empty() && report.is_none() && !has_news {
             return None;
         }
-        self.was_listed = self.is_listed;
+        (self.was_listed, self.has_moved) = (self.is_listed, false);
         Some(Output {
             changes: std::mem::take(&mut self.changes),
             report,
             version: self.version,
             is_listed: self.is_listed,
+            infers: std::mem::take(&mut self.infers),
         })
     }
 
@@ -489,7 +470,11 @@ impl Core {
         match failure {
             // A server that cannot look back cannot be asked.
             Failure::Unsupported(_) if is_checking => Phase::Watching(self.version),
-            Failure::Idle | Failure::Lost(_) | Failure::Refused(_) | Failure::Busy { .. }
+            Failure::Idle
+            | Failure::Lost(_)
+            | Failure::Unauthorized(_)
+            | Failure::Refused(_)
+            | Failure::Busy { .. }
                 if knows && self.unchecked < CHECKS_MAX =>
             {
                 Phase::Probing
@@ -519,33 +504,31 @@ impl Core {
         self.version = version;
         self.phase = Phase::Watching(version);
         self.findings.clear_trouble();
-        let shown = self
-            .known
-            .values()
-            .filter(|known| known.pass == self.pass)
-            .count();
-        let is_suspect = shown == 0 && !self.known.is_empty() && self.is_listed;
-        self.is_listed = true;
-        if is_suspect && !self.limits.removal_hold.is_zero() {
-            let until = *self
-                .held_until
-                .get_or_insert(now + self.limits.removal_hold);
-            if until > now {
-                let held = (self.known.len(), self.limits.removal_hold);
-                self.findings.set_held(Some(held));
-                return;
-            }
-        }
-        self.held_until = None;
-        self.findings.set_held(None);
-        self.remove_absent();
+        let pass = self.pass;
+        let known = self.known.values();
+        let loss = Loss {
+            what: "objects",
+            lost: known.filter(|known| known.pass != pass).count(),
+            of: self.known.len(),
+        };
+        // Before a first list nobody was told of anything.
+        let way = match std::mem::replace(&mut self.is_listed, true) {
+            true => self.hold.judge(loss, now),
+            false => Way::Meant,
+        };
+        self.remove_absent(way);
     }
 
-    /// Removes what the last list did not show and no event since.
-    fn remove_absent(&mut self) {
+    /// Removes what the last list did not show and no event since, unless it is kept.
+    fn remove_absent(&mut self, way: Way) {
+        self.findings.set_held(self.hold.held());
+        if way == Way::Kept {
+            return;
+        }
         let pass = self.pass;
         let absent = self.known.extract_if(|_, known| known.pass != pass);
         let mut ids: Vec<Arc<str>> = absent.map(|(id, _)| id).collect();
+        self.infers |= way == Way::Inferred && !ids.is_empty();
         ids.sort_unstable();
         for id in ids {
             self.remove(id);

@@ -284,7 +284,9 @@ impl Look {
                     tracing::debug!(?failure, "the kinds of the server cannot be asked for");
                     // What was found stays until it is contradicted.
                     let knows = self.shared.newest().is_some_and(|it| it.trouble.is_none());
-                    if matches!(failure, Failure::Refused(_)) && !knows {
+                    let is_refused =
+                        matches!(failure, Failure::Refused(_) | Failure::Unauthorized(_));
+                    if is_refused && !knows {
                         self.publish(BTreeMap::new(), Some(failure));
                     }
                     backoff.fail()
@@ -324,7 +326,9 @@ impl Look {
 
     /// The newest version of each wanted kind that the server has.
     async fn look(&self) -> Result<BTreeMap<ObjectKind, &'static str>, Failure> {
-        let groups: Groups = self.read("/apis").await?.unwrap_or_default();
+        // Every API server has these, so whatever has not is asked in vain what it serves.
+        let unknown = || Failure::Refused("404 there is no list of API groups".to_owned());
+        let groups: Groups = self.read("/apis").await?.ok_or_else(unknown)?;
         let served: BTreeSet<Box<str>> = groups
             .groups
             .into_iter()
@@ -335,10 +339,9 @@ impl Look {
         let wanted: BTreeSet<&str> = wanted.copied().collect();
         let mut plurals: BTreeMap<&str, BTreeSet<Box<str>>> = BTreeMap::new();
         for version in wanted.into_iter().filter(|it| served.contains(*it)) {
-            let resources: Resources = self
-                .read(&format!("/apis/{version}"))
-                .await?
-                .unwrap_or_default();
+            let unknown = || Failure::Lost(format!("{version} is served and has no kinds"));
+            let resources = self.read(&format!("/apis/{version}")).await?;
+            let resources: Resources = resources.ok_or_else(unknown)?;
             let names = resources.resources.into_iter().map(|it| it.name);
             plurals.insert(version, names.collect());
         }
@@ -377,7 +380,7 @@ impl Look {
 }
 
 /// `APIGroupList`.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Groups {
     #[serde(default)]
     groups: Vec<Group>,
@@ -396,7 +399,7 @@ struct GroupVersion {
 }
 
 /// `APIResourceList`.
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Resources {
     #[serde(default)]
     resources: Vec<Resource>,

@@ -21,6 +21,9 @@ pub(super) struct Merge {
     places: HashMap<ObjectKey, usize>,
     reports: Vec<Report>,
     is_synced: bool,
+    infers: bool,
+    /// Whether a position has moved that nobody was told yet.
+    has_moved: bool,
 }
 
 impl Merge {
@@ -37,6 +40,8 @@ impl Merge {
             places: HashMap::new(),
             reports: Vec::new(),
             is_synced: false,
+            infers: false,
+            has_moved: false,
         }
     }
 
@@ -48,9 +53,11 @@ impl Merge {
     /// Takes what the watch with this number has seen.
     pub(super) fn add(&mut self, watch: usize, output: Output) {
         if let Some(progress) = self.watches.get_mut(watch) {
-            progress.version = output.version;
+            let before = std::mem::replace(&mut progress.version, output.version);
+            self.has_moved |= before != output.version;
             progress.is_listed = output.is_listed;
         }
+        self.infers |= output.infers;
         for change in output.changes {
             match self.places.get(change.key()) {
                 Some(place) => {
@@ -74,15 +81,19 @@ impl Merge {
     pub(super) fn finish(&mut self) -> Option<Batch> {
         let are_listed = self.watches.iter().all(|watch| watch.is_listed);
         let synced = are_listed && !std::mem::replace(&mut self.is_synced, are_listed);
-        if self.changes.is_empty() && self.reports.is_empty() && !synced {
+        // Before the gate opens nobody is told of anything, and so of no position.
+        let has_moved = self.has_moved && self.is_synced;
+        if self.changes.is_empty() && self.reports.is_empty() && !synced && !has_moved {
             return None;
         }
+        self.has_moved = false;
         self.places.clear();
         Some(Batch {
             changes: std::mem::take(&mut self.changes),
             reports: std::mem::take(&mut self.reports),
             synced,
             positions: self.positions(),
+            infers: std::mem::take(&mut self.infers),
         })
     }
 
@@ -108,6 +119,7 @@ mod tests {
             report: None,
             version,
             is_listed,
+            infers: false,
         }
     }
 
@@ -125,6 +137,23 @@ mod tests {
         assert_eq!(batch.positions, positions);
         merge.add(1, output(10, true, &["a"]));
         assert!(!merge.finish().expect("a change").synced);
+    }
+
+    #[test]
+    fn a_position_that_moves_alone_is_a_batch_once_the_gate_is_open() {
+        let mut merge = Merge::new([ObjectKind::Ingress, ObjectKind::Service]);
+        merge.add(0, output(7, true, &[]));
+        merge.add(0, output(8, true, &[]));
+        assert_eq!(merge.finish(), None);
+        merge.add(1, output(9, true, &[]));
+        assert!(merge.finish().expect("the gate").synced);
+        merge.add(0, output(20, true, &[]));
+        let batch = merge.finish().expect("a position");
+        assert!(batch.changes.is_empty());
+        let positions = vec![(ObjectKind::Ingress, 20), (ObjectKind::Service, 9)];
+        assert_eq!(batch.positions, positions);
+        merge.add(0, output(20, true, &[]));
+        assert_eq!(merge.finish(), None);
     }
 
     #[test]

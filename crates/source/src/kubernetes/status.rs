@@ -2,13 +2,16 @@
 //!
 //! Each write is a server-side apply by the field manager `myriad` that carries the
 //! resourceVersion it was computed from; when somebody else was faster the object is read again.
-//! Waiting writes are bounded, the newest is served first, and requests have a budget.
+//! Waiting writes are bounded, the newest is served first, and requests have a budget. Who begins
+//! to lead reads what there is, and writes what is wrong.
 
 pub mod list;
 mod queue;
+mod review;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http::Method;
 use myriad_api::{ObjectKey, ObjectKind};
@@ -20,9 +23,11 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use self::queue::Queue;
+use self::review::Review;
 use super::backoff::backoff;
 use super::budget::Budget;
 use super::client::{CallError, Client};
+use super::core::Failure;
 use super::lease::Claim;
 use super::path;
 
@@ -61,6 +66,8 @@ pub struct StatusCounters {
     pub conflicts: Counter,
     /// Objects that were forgotten because too many waited.
     pub dropped: Counter,
+    /// Statuses that were read in lists, by who begins to lead.
+    pub reviewed: Counter,
 }
 
 /// Takes what is to be written. Cheap to clone.
@@ -78,9 +85,16 @@ pub struct Writer {
 }
 
 struct Shared {
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
     wake: Notify,
+    /// Wakes whoever has to review everything, since something was forgotten.
+    overflow: Notify,
     counters: StatusCounters,
+}
+
+struct State {
+    queue: Queue,
+    review: Option<Review>,
 }
 
 /// How an attempt ended.
@@ -100,15 +114,34 @@ impl Statuses {
         if ingress.kind != ObjectKind::Ingress {
             return;
         }
-        if self.shared.lock().push(ingress, addresses) {
+        let mut state = self.shared.lock();
+        if let Some(review) = &mut state.review {
+            review.note(&ingress, &addresses);
+        }
+        if state.queue.push(ingress, addresses) {
             self.shared.counters.dropped.inc();
+            self.shared.overflow.notify_one();
         }
         self.shared.wake.notify_one();
     }
 
+    /// These Ingresses are served at these addresses, and no others are. What the API server has
+    /// is compared with that, and what differs is written: to be called by who begins to lead, and
+    /// after [`Statuses::overflowed`].
+    pub fn review(&self, served: impl IntoIterator<Item = Arc<str>>, addresses: Arc<[Address]>) {
+        let review = Review::new(served.into_iter().collect(), addresses);
+        self.shared.lock().review = Some(review);
+        self.shared.wake.notify_one();
+    }
+
+    /// Waits until something was forgotten because too many waited.
+    pub async fn overflowed(&self) {
+        self.shared.overflow.notified().await;
+    }
+
     /// How many Ingresses wait.
     pub fn waiting(&self) -> usize {
-        self.shared.lock().len()
+        self.shared.lock().queue.len()
     }
 
     /// The work done so far.
@@ -121,8 +154,12 @@ impl Writer {
     /// A writer that writes from [`Writer::run`] on, and only while `claim` holds.
     pub fn new(client: Client, claim: Claim, settings: StatusSettings) -> (Writer, Statuses) {
         let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue::new(settings.waiting_max)),
+            state: Mutex::new(State {
+                queue: Queue::new(settings.waiting_max),
+                review: None,
+            }),
             wake: Notify::new(),
+            overflow: Notify::new(),
             counters: StatusCounters::default(),
         });
         let writer = Writer {
@@ -135,12 +172,14 @@ impl Writer {
     }
 
     /// Writes for ever. When leadership is lost, what waits is forgotten: the next leader knows
-    /// better. Who begins a term ([`Claim::terms`]) sets everything anew.
+    /// better. Who begins a term ([`Claim::terms`]) calls [`Statuses::review`].
     pub async fn run(self) {
         let mut budget = Budget::new(self.settings.writes_per_second, clock::now());
         let mut backoff = backoff(random_seed());
+        let mut is_page_turn = true;
         loop {
-            if self.shared.lock().len() == 0 {
+            let (waiting, page) = self.next();
+            if waiting == 0 && page.is_none() {
                 self.shared.wake.notified().await;
                 continue;
             }
@@ -148,34 +187,63 @@ impl Writer {
                 tokio::time::sleep(wait).await;
                 continue;
             }
-            // Taken after the wait, so that the newest is the newest.
-            let Some((key, addresses)) = self.shared.lock().pop() else {
-                continue;
+            // Pages and writes take turns, so that a change does not wait for all pages.
+            let page = page.filter(|_| is_page_turn || waiting == 0);
+            is_page_turn = page.is_none();
+            let wait = match page {
+                Some(page) => self.read_page(page).await,
+                None => self.write_next().await,
             };
-            let counters = &self.shared.counters;
-            match self.write(&key, &addresses).await {
-                Ok(Written::Changed) => counters.written.inc(),
-                Ok(Written::Unchanged) => counters.unchanged.inc(),
-                Ok(Written::NotOurs) => {
-                    self.shared.lock().clear();
-                    continue;
-                }
-                Err(CallError::NotFound) => 0,
-                Err(error @ (CallError::Forbidden(_) | CallError::Rejected(_))) => {
-                    tracing::warn!(object = %key, %error, "the status cannot be written");
-                    0
-                }
-                Err(
-                    error @ (CallError::Conflict | CallError::Lost(_) | CallError::Busy { .. }),
-                ) => {
-                    self.shared.lock().put_back(key, addresses);
-                    let wait = backoff.fail().max(error.retry_after());
-                    tokio::time::sleep(wait).await;
-                    continue;
-                }
-            };
-            backoff.reset();
+            match wait {
+                None => backoff.reset(),
+                Some(wait) => tokio::time::sleep(backoff.fail().max(wait)).await,
+            }
         }
+    }
+
+    /// How many writes wait, and the page of a review to read next, if there is room for what it
+    /// may show.
+    fn next(&self) -> (usize, Option<review::Page>) {
+        let state = self.shared.lock();
+        let waiting = state.queue.len();
+        let has_room = waiting <= self.settings.waiting_max / 2;
+        let review = state.review.as_ref().filter(|_| has_room);
+        (waiting, review.map(Review::page))
+    }
+
+    /// Reads a page of a review. Returns how long to wait at least, if it failed.
+    async fn read_page(&self, page: review::Page) -> Option<Duration> {
+        if !self.claim.holds(clock::now()) {
+            self.shared.lock().forget();
+            return None;
+        }
+        let failure = review::read(&self.client, &self.shared, page).await.err()?;
+        tracing::warn!(?failure, "the statuses of Ingresses cannot be read");
+        match failure {
+            Failure::Busy { after, .. } => Some(after),
+            _ => Some(Duration::ZERO),
+        }
+    }
+
+    /// Writes what was wished for last. Returns how long to wait at least, if it failed.
+    async fn write_next(&self) -> Option<Duration> {
+        // Taken after the wait, so that the newest is the newest.
+        let (key, addresses) = self.shared.lock().queue.pop()?;
+        let counters = &self.shared.counters;
+        match self.write(&key, &addresses).await {
+            Ok(Written::Changed) => drop(counters.written.inc()),
+            Ok(Written::Unchanged) => drop(counters.unchanged.inc()),
+            Ok(Written::NotOurs) => self.shared.lock().forget(),
+            Err(CallError::NotFound) => {}
+            Err(error @ (CallError::Forbidden(_) | CallError::Rejected(_))) => {
+                tracing::warn!(object = %key, %error, "the status cannot be written");
+            }
+            Err(error @ (CallError::Conflict | CallError::Lost(_) | CallError::Busy { .. })) => {
+                self.shared.lock().queue.put_back(key, addresses);
+                return Some(error.retry_after());
+            }
+        }
+        None
     }
 
     async fn write(&self, key: &ObjectKey, wanted: &[Address]) -> Result<Written, CallError> {
@@ -212,8 +280,16 @@ impl Writer {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Another one leads.
+    fn forget(&mut self) {
+        self.queue.clear();
+        self.review = None;
     }
 }
 
@@ -240,6 +316,11 @@ impl StatusCounters {
                 "status_dropped",
                 "Statuses forgotten because too many waited",
                 &self.dropped,
+            ),
+            (
+                "status_reviewed",
+                "Statuses read by a controller that begins to lead",
+                &self.reviewed,
             ),
         ];
         for (name, help, counter) in counters {

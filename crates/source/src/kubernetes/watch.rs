@@ -19,6 +19,7 @@ use super::client::{self, Client, Form};
 use super::core::{Core, Failure, Output, Request};
 use super::counters::WatchCounters;
 use super::definitions::{Definition, Presence};
+use super::holding::Holding;
 use super::lines::Lines;
 use super::pace::{self, Label, Pace};
 use super::{item, path};
@@ -52,6 +53,8 @@ pub(super) struct Watch {
     pub(super) watch_timeout: Duration,
     /// The queue of changes; a full one stops the reading, and so the server.
     pub(super) sender: mpsc::Sender<Message>,
+    /// What is kept although a list did not show it.
+    pub(super) holding: Holding,
     /// Which cluster it was at the last list.
     pub(super) epoch: u64,
     /// How much was done.
@@ -154,6 +157,7 @@ impl Watch {
         tokio::select! {
             () = definition.changed() => {}
             () = sleep_to(until) => self.core.tick(clock::now()),
+            () = self.holding.confirmed() => self.core.confirm(),
             () = self.sender.closed() => return Err(Unwanted),
         }
         Ok(())
@@ -275,6 +279,11 @@ impl Watch {
                     }
                     return Ok(Duration::ZERO);
                 }
+                () = self.holding.confirmed() => {
+                    self.core.confirm();
+                    self.flush().await?;
+                    continue;
+                }
                 () = tokio::time::sleep_until(until) => {
                     self.core.tick(clock::now());
                     self.flush().await?;
@@ -382,6 +391,7 @@ impl Watch {
 
     /// Hands on what the core has seen.
     async fn flush(&mut self) -> Result<(), Unwanted> {
+        self.holding.tell(self.core.scope(), self.core.loss());
         if let Some(mut output) = self.core.take() {
             output.version = self.pace.read_up_to(output.version);
             if let Some(definition) = &mut self.definition {

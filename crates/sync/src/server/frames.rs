@@ -93,6 +93,7 @@ impl Writer<'_> {
             index: 0,
             slot: stranger.slot,
             version: wire::version_bytes(stranger.version),
+            kind: stranger.kind,
         });
     }
 

@@ -92,6 +92,7 @@ impl Step {
         messages.push_back(wire::from_server(from_server::Body::Commit(wire::Commit {
             position: wire::position_message(to.position()),
             root: wire::digest_bytes(to.digest()),
+            confirmed: false,
         })));
         let added = changes.iter().filter(|it| it.new.is_some()).count();
         Step {

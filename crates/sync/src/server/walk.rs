@@ -7,7 +7,7 @@ use bytes::Bytes;
 use myriad_model::{Change, Digest, SealedArc, Snapshot, TreeChild, Version};
 
 use super::strangers::{Stranger, Strangers};
-use crate::wire::{self, Ask, Node, Nodes, SessionError};
+use crate::wire::{self, Ask, Leaf, Node, Nodes, SessionError};
 
 /// The most nodes asked for in one walk; a tree of as many resources as are supported has fewer.
 const NODES_MAX: usize = 16 << 20;
@@ -28,7 +28,7 @@ pub(super) struct Walk {
 /// A child of the other end's node.
 #[derive(Clone, Copy)]
 enum Theirs {
-    Resource(u64, Version),
+    Resource(Stranger),
     Branch(Digest),
 }
 
@@ -98,11 +98,11 @@ impl Walk {
             match (child, other) {
                 (TreeChild::Branch(ours), Some(Theirs::Branch(theirs))) if ours == theirs => {}
                 (TreeChild::Branch(_), Some(Theirs::Branch(_))) => self.pending.push(below()),
-                (TreeChild::Resource(ours), Some(Theirs::Resource(slot, version)))
-                    if ours.slot() == slot && ours.version() == version => {}
-                (_, Some(Theirs::Resource(slot, version))) => {
+                (TreeChild::Resource(ours), Some(Theirs::Resource(it)))
+                    if ours.slot() == it.slot && ours.version() == it.version => {}
+                (_, Some(Theirs::Resource(it))) => {
                     self.forget(&below());
-                    self.settle(slot, version);
+                    self.settle(it);
                 }
                 (TreeChild::Resource(_), Some(Theirs::Branch(_))) => {
                     self.forget(&below());
@@ -115,7 +115,7 @@ impl Walk {
             match other {
                 None => {}
                 Some(Theirs::Branch(_)) => self.pending.push([path, &[index]].concat()),
-                Some(Theirs::Resource(slot, version)) => self.settle(slot, version),
+                Some(Theirs::Resource(it)) => self.settle(it),
             }
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Walk {
         }
         self.forget(path);
         for leaf in &node.leaves {
-            self.settle(leaf.slot, wire::version(&leaf.version)?);
+            self.settle(stranger(leaf)?);
         }
         Ok(())
     }
@@ -145,9 +145,9 @@ impl Walk {
     }
 
     /// The other end has this resource.
-    fn settle(&mut self, slot: u64, version: Version) {
-        let mut ours = self.ours.at(slot);
-        let same: Option<&SealedArc> = ours.find(|sealed| sealed.version() == version);
+    fn settle(&mut self, it: Stranger) {
+        let mut ours = self.ours.at(it.slot);
+        let same: Option<&SealedArc> = ours.find(|sealed| sealed.version() == it.version);
         if let Some(sealed) = same {
             self.shared.apply(&Change {
                 key: sealed.key().clone(),
@@ -155,9 +155,18 @@ impl Walk {
                 new: Some(sealed.clone()),
             });
         } else {
-            self.strangers.insert(Stranger { slot, version });
+            self.strangers.insert(it);
         }
     }
+}
+
+fn stranger(leaf: &Leaf) -> Result<Stranger, SessionError> {
+    let version: Version = wire::version(&leaf.version)?;
+    Ok(Stranger {
+        slot: leaf.slot,
+        version,
+        kind: leaf.kind,
+    })
 }
 
 /// The children of a node by their index.
@@ -173,8 +182,7 @@ fn children(node: &Node) -> Result<[Option<Theirs>; wire::NODE_CHILDREN_MAX], Se
         put(branch.index, Theirs::Branch(wire::digest(&branch.digest)?))?;
     }
     for leaf in &node.leaves {
-        let version = wire::version(&leaf.version)?;
-        put(leaf.index, Theirs::Resource(leaf.slot, version))?;
+        put(leaf.index, Theirs::Resource(stranger(leaf)?))?;
     }
     Ok(children)
 }

@@ -22,14 +22,14 @@ fn host(number: usize) -> String {
     format!("h{number}.example")
 }
 
-fn certificate() -> Value {
+pub(super) fn certificate() -> Value {
     Value::Certificate(Box::new(Certificate {
         chain: [vec![1, 2, 3].into()].into(),
         key: PrivateKey::new(KeyEncoding::Pkcs8, vec![4; 8].into()),
     }))
 }
 
-fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
+pub(super) fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
     Value::Domain(Box::new(Domain {
         listeners: listeners.clone(),
         host: Host::parse(&host(number)).unwrap(),
@@ -41,7 +41,7 @@ fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
     }))
 }
 
-fn route(number: usize, path: usize, upstream: &str, listeners: &Arc<[Name]>) -> Value {
+pub(super) fn route(number: usize, path: usize, upstream: &str, listeners: &Arc<[Name]>) -> Value {
     let target = WeightedUpstream {
         upstream: Name::from(upstream),
         weight: 1,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use myriad_base::clock::{self, Instant};
+use myriad_base::hold::HoldLimits;
 use myriad_model::{
     Delta, Endpoint, Endpoints, Form, Key, Kind, Name, Origin, Position, Protocol, Resource,
     Sealer, Snapshot, Upstream, Value, Writer,
@@ -12,7 +13,7 @@ use prost::Message as _;
 
 use crate::log::Logged;
 use crate::server::Steps;
-use crate::wire::{FromProxy, FromServer, KnownKinds};
+use crate::wire::{FromProxy, FromServer, KnownKinds, from_proxy};
 use crate::{
     Anchors, ClientCounters, ClientSession, Issued, NotSigned, Receipt, Received, Refusal, Report,
     ServerCounters, ServerSession,
@@ -59,6 +60,11 @@ impl World {
 
     pub(crate) fn remove(&mut self, name: &str) {
         self.write(name, Vec::new());
+    }
+
+    /// What goes next was missing.
+    pub(crate) fn note_inference(&mut self) {
+        self.writer.note_inference();
     }
 
     pub(crate) fn put_upstream(&mut self, name: &str) {
@@ -142,6 +148,8 @@ pub(crate) struct Pair {
     /// The anchors of the mesh that the client was told.
     pub(crate) anchors: Option<Anchors>,
     pub(crate) signed: Vec<Result<Issued, NotSigned>>,
+    /// Whether the proxy is of a build that does not say of what kind its resources are.
+    pub(crate) is_old: bool,
 }
 
 impl Pair {
@@ -198,6 +206,7 @@ impl Pair {
             receipts: Vec::new(),
             anchors: None,
             signed: Vec::new(),
+            is_old: false,
             client,
         };
         let hello = pair.client.hello();
@@ -209,6 +218,17 @@ impl Pair {
     pub(crate) fn knowing(mut self, kinds: KnownKinds) -> Self {
         self.client = self.client.knowing(kinds);
         self
+    }
+
+    /// Connects two ends that hold what exceeds these limits.
+    pub(crate) fn connect_holding(world: &World, held: Snapshot, limits: HoldLimits) -> Self {
+        let mut pair = Self::connect(world, held.clone());
+        let server = world.session(pair.server_counters.clone());
+        pair.server = server.holding(limits);
+        let key = (!held.is_empty()).then_some(KEY);
+        let counters = pair.client_counters.clone();
+        pair.client = ClientSession::new("proxy", key, held, counters).holding(limits);
+        pair
     }
 
     /// Delivers everything until both ends wait.
@@ -282,10 +302,27 @@ impl Pair {
                 self.send(ack);
             }
         }
+        self.release();
         true
     }
 
-    fn send(&mut self, message: FromProxy) {
+    /// Lets the proxy put into service what need not wait any more.
+    pub(crate) fn release(&mut self) {
+        while let Some(delivery) = self.client.release(self.now) {
+            let changes = delivery.commit.changes.iter();
+            self.applied
+                .extend(changes.map(|change| (change.key.clone(), true)));
+            self.logged.push(delivery.logged);
+        }
+    }
+
+    fn send(&mut self, mut message: FromProxy) {
+        if let Some(from_proxy::Body::Nodes(nodes)) = &mut message.body
+            && self.is_old
+        {
+            let leaves = nodes.nodes.iter_mut().flat_map(|node| &mut node.leaves);
+            leaves.for_each(|leaf| leaf.kind = 0);
+        }
         self.client_bytes += message.encoded_len() as u64;
         self.to_server.push_back(message);
     }

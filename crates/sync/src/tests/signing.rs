@@ -131,6 +131,7 @@ fn a_proxy_ends_the_stream_of_who_sends_what_it_did_not_ask_for_or_more_than_the
             protocol: wire::PROTOCOL,
             schema: 1,
             key: Bytes::copy_from_slice(&[1; 32]),
+            lost: false,
         });
         assert_eq!(receive(welcome), None);
         receive(body)

@@ -1,36 +1,23 @@
 //! The gRPC client: connects, follows, and connects again.
 
 use std::future::Future;
-use std::io;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, Ready, ready};
-use futures_util::stream;
-use hyper_util::rt::TokioIo;
 use myriad_base::backoff::{Backoff, Waits, random_seed};
+use myriad_base::clock;
 use myriad_base::drain::Drained;
 use myriad_model::Snapshot;
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tonic::codegen::http::Uri;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::MetadataValue;
-use tonic::transport::Endpoint;
-use tonic::{Request, Status, Streaming};
-use tonic_prost::ProstCodec;
 
-use super::service::FOLLOW;
-use super::{ALPN, CONNECT_TIMEOUT, Connection, KEEP_ALIVE_INTERVAL, TIMEOUT};
+use super::TIMEOUT;
+pub use super::knock::{ClientError, ClientSettings, Connect, TcpConnect};
+use super::knock::{Knock, Opened};
+use super::search::{Found, Search};
 use crate::client::{ClientSession, Delivery, Received, Refusal};
 use crate::metrics::ClientCounters;
 use crate::signing::{Anchors, Issued, NotSigned};
-use crate::wire::{FromProxy, FromServer, MESSAGE_BYTES_MAX, SessionError};
+use crate::wire::{FromProxy, FromServer};
 
 /// The interval at which the caller is asked whether it could now take what it refused.
 const TICK: Duration = Duration::from_secs(1);
@@ -44,6 +31,9 @@ static WAITS: Waits = Waits {
     second: Duration::from_millis(200)..=Duration::from_millis(400),
     max: Duration::from_secs(2)..=Duration::from_secs(4),
 };
+
+/// The name under which a proxy holds what a server infers to be gone.
+const HOLDER: &str = "what the controller does not have";
 
 /// Puts commits into service. Called by one task, one call at a time.
 pub trait Apply: Send {
@@ -88,75 +78,6 @@ pub trait Apply: Send {
 
     /// The connection has ended, or none was made.
     fn disconnected(&mut self, _error: &ClientError) {}
-}
-
-/// Makes connections to a server.
-pub trait Connect: Send + Sync + 'static {
-    /// One connection, to another replica than the last one if there are several.
-    fn connect(&self) -> BoxFuture<'_, io::Result<Connection>>;
-}
-
-/// How a client introduces itself.
-pub struct ClientSettings {
-    /// The name of the process, for people.
-    pub instance: String,
-    /// The newest schema that is understood, at most that of this build.
-    pub schema_max: u32,
-    /// Makes connections.
-    pub connect: Arc<dyn Connect>,
-    /// The bearer token of now: such tokens expire, so it is asked for before every attempt.
-    pub token: Arc<dyn Fn() -> io::Result<String> + Send + Sync>,
-}
-
-/// TCP, with or without TLS.
-pub struct TcpConnect {
-    /// Host or address, and port. Every attempt resolves it anew.
-    pub address: String,
-    /// How TLS is done and whose name is verified; none for plain text, for tests.
-    pub tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
-}
-
-/// Why a connection was not made, or has ended. Another attempt follows each of them.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The network, the TLS handshake or the file of the token.
-    #[error("the connection failed: {0}")]
-    Io(#[from] io::Error),
-    /// HTTP/2.
-    #[error("the connection failed: {0}")]
-    Transport(#[from] tonic::transport::Error),
-    /// The server ended the stream.
-    #[error("the server ended the stream: {}", .0.message())]
-    Status(#[from] Box<Status>),
-    /// The server sent what no server sends.
-    #[error("the server {0}")]
-    Session(#[from] SessionError),
-    /// The refused resources could be taken now, and are asked for again.
-    #[error("what was refused is asked for again")]
-    Again,
-    /// The server closed the stream without a reason.
-    #[error("the server closed the stream")]
-    Closed,
-    /// The other end took too long.
-    #[error("no answer in time")]
-    Timeout,
-}
-
-impl Connect for TcpConnect {
-    fn connect(&self) -> BoxFuture<'_, io::Result<Connection>> {
-        Box::pin(async {
-            let stream = TcpStream::connect(&self.address).await?;
-            stream.set_nodelay(true)?;
-            let Some((config, name)) = &self.tls else {
-                return Ok(Connection::new(stream));
-            };
-            let mut config = (**config).clone();
-            config.alpn_protocols = vec![ALPN.to_vec()];
-            let connector = TlsConnector::from(Arc::new(config));
-            let stream = connector.connect(name.clone(), stream).await?;
-            Ok(Connection::new(stream))
-        })
-    }
 }
 
 /// A client that is ready to run.
@@ -205,128 +126,145 @@ impl Client {
         }
     }
 
-    /// One connection from its beginning to its end.
+    /// One connection from its beginning to its end, and those that it moves on to.
     async fn connect_and_follow(&mut self, apply: &mut impl Apply) -> ClientError {
-        match timeout(TIMEOUT, self.open(apply.wants_identity())).await {
-            Err(_) => ClientError::Timeout,
-            Ok(Err(error)) => error,
-            Ok(Ok((outgoing, incoming, session))) => {
-                self.counters.connections.inc();
-                apply.connected();
-                self.follow(session, &outgoing, incoming, apply).await
+        let opened = match timeout(TIMEOUT, self.knock(apply.wants_identity()).open()).await {
+            Err(_) => return ClientError::Timeout,
+            Ok(Err(error)) => return error,
+            Ok(Ok(opened)) => opened,
+        };
+        let (mut opened, mut first) = (opened, None);
+        loop {
+            self.counters.connections.inc();
+            apply.connected();
+            let ended = self.follow(opened, first, apply).await;
+            self.settings.holds.set(HOLDER, None);
+            match ended {
+                Ended::Failed(error) => return error,
+                Ended::Moved(found) => {
+                    tracing::info!("another controller is followed, which has its source");
+                    let (next, welcome) = *found;
+                    (opened, first) = (next, Some(welcome));
+                }
             }
         }
     }
 
-    async fn open(
-        &self,
-        wants_identity: bool,
-    ) -> Result<
-        (
-            mpsc::Sender<FromProxy>,
-            Streaming<FromServer>,
-            ClientSession,
-        ),
-        ClientError,
-    > {
-        let mut session = ClientSession::new(
-            &self.settings.instance,
-            self.key,
-            self.held.clone(),
-            self.counters.clone(),
-        )
-        .within(self.settings.schema_max);
-        if wants_identity {
-            session = session.wanting_identity();
+    fn knock(&self, wants_identity: bool) -> Knock {
+        Knock {
+            settings: self.settings.clone(),
+            counters: self.counters.clone(),
+            held: self.held.clone(),
+            key: self.key,
+            wants_identity,
         }
-        // One answer and one request at a time are under way, beside the greeting.
-        let (outgoing, mut answers) = mpsc::channel(3);
-        let _ = outgoing.try_send(session.hello());
-        let token = (self.settings.token)()?;
-        let invalid = |_| io::Error::other("the token is no header");
-        let header = format!("Bearer {}", token.trim());
-        let mut header = MetadataValue::try_from(header).map_err(invalid)?;
-        header.set_sensitive(true);
-        let connection = timeout(CONNECT_TIMEOUT, self.settings.connect.connect()).await;
-        let connection = connection.map_err(|_| ClientError::Timeout)??;
-        // The address is that of the connection; this one only fills the header.
-        let channel = Endpoint::from_static("http://controller")
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(TIMEOUT)
-            .keep_alive_while_idle(true)
-            .connect_with_connector(Once(Some(connection)))
-            .await?;
-        let mut grpc =
-            tonic::client::Grpc::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-        grpc.ready().await?;
-        let answers = stream::poll_fn(move |context| answers.poll_recv(context));
-        let mut request = Request::new(answers);
-        request.metadata_mut().insert("authorization", header);
-        let codec = ProstCodec::<FromProxy, FromServer>::default();
-        let path = PathAndQuery::from_static(FOLLOW);
-        let response = grpc.streaming(request, path, codec).await;
-        Ok((outgoing, response.map_err(Box::new)?.into_inner(), session))
     }
 
     async fn follow(
         &mut self,
-        mut session: ClientSession,
-        outgoing: &mpsc::Sender<FromProxy>,
-        mut incoming: Streaming<FromServer>,
+        opened: Opened,
+        mut first: Option<FromServer>,
         apply: &mut impl Apply,
-    ) -> ClientError {
+    ) -> Ended {
+        let Opened {
+            outgoing,
+            mut incoming,
+            mut session,
+        } = opened;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut confirmations = self.settings.holds.confirmations();
+        let (mut loss, mut search) = (None, Search::default());
         loop {
+            self.release(&mut session, apply).await;
+            if loss != session.loss() {
+                loss = session.loss();
+                self.settings.holds.set(HOLDER, loss);
+            }
+            let wants_identity = apply.wants_identity();
+            search.look(session.is_server_lost(), self.held.digest(), || {
+                self.knock(wants_identity)
+            });
             if let Some(asked) = self.ask(&mut session, apply)
                 && outgoing.send(asked).await.is_err()
             {
-                return ClientError::Closed;
+                return ClientError::Closed.into();
             }
-            let message = tokio::select! {
-                message = incoming.message() => message,
-                _ = ticks.tick() => match apply.tick() {
-                    true => return ClientError::Again,
-                    false => continue,
+            let message = match first.take() {
+                Some(first) => Ok(Some(first)),
+                None => tokio::select! {
+                    message = incoming.message() => message,
+                    found = search.found() => return Ended::Moved(Box::new(found)),
+                    _ = ticks.tick() => match apply.tick() {
+                        true => return ClientError::Again.into(),
+                        false => continue,
+                    },
+                    // The sender is part of the settings, so it lives.
+                    Ok(()) = confirmations.changed() => {
+                        session.confirm();
+                        continue;
+                    }
                 },
             };
             let message = match message {
                 Ok(Some(message)) => message,
-                Ok(None) => return ClientError::Closed,
-                Err(status) => return Box::new(status).into(),
+                Ok(None) => return ClientError::Closed.into(),
+                Err(status) => return ClientError::from(Box::new(status)).into(),
             };
             let answer = match session.receive(message) {
-                Err(error) => return error.into(),
-                Ok(Received::Nothing) => continue,
-                Ok(Received::Answer(answer)) => answer,
-                Ok(Received::Key(key, answer)) => {
-                    self.key = Some(key);
-                    self.held = session.held().clone();
-                    apply.rekey(key);
-                    answer
-                }
-                Ok(Received::Anchors(anchors)) => {
-                    apply.anchored(anchors);
-                    continue;
-                }
-                Ok(Received::Signed(outcome)) => {
-                    apply.signed(outcome);
-                    continue;
-                }
-                Ok(Received::Apply(delivery)) => {
-                    let refusals = apply.apply(delivery).await;
-                    let Some(ack) = session.applied(&refusals) else {
-                        continue;
-                    };
-                    self.held = session.held().clone();
-                    apply.holds(&self.held).await;
-                    self.backoff.reset();
-                    ack
-                }
+                Err(error) => return ClientError::from(error).into(),
+                Ok(received) => self.take(received, &mut session, apply).await,
             };
-            if outgoing.send(answer).await.is_err() {
-                return ClientError::Closed;
+            if let Some(answer) = answer
+                && outgoing.send(answer).await.is_err()
+            {
+                return ClientError::Closed.into();
             }
+        }
+    }
+
+    /// Does what a message asks for, and returns the answer.
+    async fn take(
+        &mut self,
+        received: Received,
+        session: &mut ClientSession,
+        apply: &mut impl Apply,
+    ) -> Option<FromProxy> {
+        match received {
+            Received::Nothing => None,
+            Received::Answer(answer) => Some(answer),
+            Received::Key(key, answer) => {
+                self.key = Some(key);
+                self.held = session.held().clone();
+                apply.rekey(key);
+                Some(answer)
+            }
+            Received::Anchors(anchors) => {
+                apply.anchored(anchors);
+                None
+            }
+            Received::Signed(outcome) => {
+                apply.signed(outcome);
+                None
+            }
+            Received::Apply(delivery) => {
+                let refusals = apply.apply(delivery).await;
+                let ack = session.applied(&refusals)?;
+                self.held = session.held().clone();
+                apply.holds(&self.held).await;
+                self.backoff.reset();
+                Some(ack)
+            }
+        }
+    }
+
+    /// Puts removals into service that need not wait any more.
+    async fn release(&mut self, session: &mut ClientSession, apply: &mut impl Apply) {
+        while let Some(delivery) = session.release(clock::now()) {
+            // A removal is never refused.
+            apply.apply(delivery).await;
+            self.held = session.held().clone();
+            apply.holds(&self.held).await;
         }
     }
 
@@ -349,21 +287,16 @@ impl Client {
     }
 }
 
-/// Hands out one connection that was made already.
-struct Once(Option<Connection>);
+/// How a stream ended.
+enum Ended {
+    Failed(ClientError),
+    /// Another server has what this one has lost.
+    Moved(Box<Found>),
+}
 
-impl tower_service::Service<Uri> for Once {
-    type Response = TokioIo<Connection>;
-    type Error = io::Error;
-    type Future = Ready<io::Result<TokioIo<Connection>>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let gone = || io::Error::new(io::ErrorKind::NotConnected, "the connection has ended");
-        ready(self.0.take().map(TokioIo::new).ok_or_else(gone))
+impl From<ClientError> for Ended {
+    fn from(error: ClientError) -> Self {
+        Ended::Failed(error)
     }
 }
 

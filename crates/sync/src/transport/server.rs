@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt as _, stream};
 use myriad_base::clock::{self, Instant};
 use myriad_base::drain::Drained;
+use myriad_base::hold::{Holds, Loss};
 use myriad_base::task;
 use myriad_model::{Digest, Position, Snapshot};
 use tokio::net::TcpListener;
@@ -78,6 +79,10 @@ pub struct ServerSettings {
     /// How long a proxy may take for an answer or to take a frame; see
     /// [`crate::server::ANSWER_TIMEOUT`].
     pub answer_timeout: Duration,
+    /// What is held for proxies, and whether it was confirmed.
+    pub holds: Holds,
+    /// Whether the source of what is served is lost, where that can happen.
+    pub lost: Option<watch::Receiver<bool>>,
 }
 
 /// Something that happened to one proxy.
@@ -149,6 +154,8 @@ pub(super) struct Streams {
     room: Arc<Semaphore>,
     greeting_timeout: Duration,
     answer_timeout: Duration,
+    holds: Holds,
+    lost: Option<watch::Receiver<bool>>,
     next: AtomicU64,
 }
 
@@ -179,6 +186,8 @@ impl Server {
             room: Arc::new(Semaphore::new(settings.streams_max)),
             greeting_timeout: settings.greeting_timeout,
             answer_timeout: settings.answer_timeout,
+            holds: settings.holds,
+            lost: settings.lost,
             next: AtomicU64::new(1),
         };
         Server {
@@ -270,13 +279,17 @@ impl Streams {
         let (counters, steps) = (self.counters.clone(), view.steps.clone());
         let mut watched = view.watch();
         let newest = view.wake(&mut watched, &counters);
-        let session = ServerSession::new(self.key, newest, steps, counters.clone())
-            .answering_within(self.answer_timeout);
+        let session = ServerSession::new(self.key, newest, steps, counters.clone());
+        let session = session.answering_within(self.answer_timeout);
+        let session = session.holding(self.holds.limits());
         let running = Running {
             number,
             identity,
             session,
             anchors: self.sign.as_ref().map(|sign| sign.anchors()),
+            confirmations: self.holds.confirmations(),
+            lost: self.lost.clone(),
+            held: None,
             streams: self.clone(),
             view,
             watched,
@@ -325,6 +338,10 @@ struct Running {
     session: ServerSession,
     /// The authorities of the mesh, where somebody signs.
     anchors: Option<watch::Receiver<Option<Arc<Anchors>>>>,
+    confirmations: watch::Receiver<u64>,
+    lost: Option<watch::Receiver<bool>>,
+    /// What was told to be held for this proxy.
+    held: Option<Loss>,
     streams: Arc<Streams>,
     view: Arc<View>,
     watched: watch::Receiver<Snapshot>,
@@ -353,6 +370,7 @@ impl Running {
                 .outgoing
                 .try_send(Err(Status::invalid_argument(error.to_string())));
         }
+        self.tell_held(None);
         if self.is_greeted {
             let stream = self.number;
             self.tell(Event::Gone { stream, error }).await;
@@ -363,6 +381,7 @@ impl Running {
     async fn follow(&mut self, incoming: &mut Streaming<FromProxy>) -> Option<SessionError> {
         self.anchor();
         loop {
+            self.session.set_lost(self.is_lost());
             if let Some(asked) = self.session.asked(clock::now()) {
                 let outcome = self.sign(&asked).await;
                 self.anchor();
@@ -375,6 +394,7 @@ impl Running {
                     Err(_) => return Some(self.overdue()),
                 }
             }
+            self.tell_held(self.session.loss());
             let greeting = (!self.is_greeted).then_some(self.greeting_due);
             let deadline = self.session.deadline().or(greeting);
             tokio::select! {
@@ -394,6 +414,9 @@ impl Running {
                     self.session.update(newest);
                 }
                 () = changed(&mut self.anchors) => self.anchor(),
+                () = changed(&mut self.lost) => {}
+                // The sender is part of `streams`, so it lives.
+                Ok(()) = self.confirmations.changed() => self.session.confirm(),
                 () = sleep_until(deadline.unwrap_or(self.greeting_due)), if deadline.is_some() => {
                     if !self.is_greeted {
                         return Some(SessionError::Unexpected("silence"));
@@ -401,6 +424,9 @@ impl Running {
                     if self.session.is_overdue(clock::now()) {
                         return Some(self.overdue());
                     }
+                    // What has moved no more than the position has woken nobody.
+                    let newest = self.watched.borrow().clone();
+                    self.session.update(newest);
                 }
             }
         }
@@ -409,6 +435,19 @@ impl Running {
     fn overdue(&self) -> SessionError {
         self.counters.unanswered.inc();
         SessionError::NoAnswer
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.as_ref().is_some_and(|lost| *lost.borrow())
+    }
+
+    /// Tells people what is held for this proxy.
+    fn tell_held(&mut self, loss: Option<Loss>) {
+        if self.held != loss {
+            self.held = loss;
+            let holder = format!("proxy {}, stream {}", self.identity.subject, self.number);
+            self.streams.holds.set(&holder, loss);
+        }
     }
 
     /// Tells the session what the mesh is known by now.
@@ -438,6 +477,8 @@ impl Running {
             Ok(_) => Err(not(
                 "the token is another's than at the beginning of the stream",
             )),
+            // Nobody can give out another token meanwhile, and who asks has proved who it is.
+            Err(_) if self.is_lost() => sign.sign(&self.identity, &asked.request).await,
             Err(_) => Err(not("the token is not accepted")),
         };
         if let Err(NotSigned { reason, .. }) = &outcome {
@@ -500,10 +541,10 @@ impl Running {
     }
 }
 
-/// Waits for other anchors; for ever where nobody signs.
-async fn changed(anchors: &mut Option<watch::Receiver<Option<Arc<Anchors>>>>) {
-    if let Some(anchors) = anchors
-        && anchors.changed().await.is_ok()
+/// Waits for another value; for ever where there is none.
+async fn changed<T>(watched: &mut Option<watch::Receiver<T>>) {
+    if let Some(watched) = watched
+        && watched.changed().await.is_ok()
     {
         return;
     }

@@ -1,6 +1,7 @@
 //! The real server and the real client, over TLS on ports of the system's choice.
 
 mod crowd;
+mod lost;
 mod signing;
 
 use std::future::Future;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use myriad_base::drain::Drain;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_base::task;
 use myriad_model::{Digest, Form, Snapshot};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -128,6 +130,8 @@ fn settings(tls: Option<Arc<rustls::ServerConfig>>) -> ServerSettings {
         unauthenticated_max: 4,
         greeting_timeout: Duration::from_secs(10),
         answer_timeout: crate::server::ANSWER_TIMEOUT,
+        holds: Holds::new(HoldLimits::default()),
+        lost: None,
     }
 }
 
@@ -226,6 +230,7 @@ impl Following {
             schema_max: myriad_model::wire::SCHEMA,
             connect,
             token: Arc::new(move || Ok(token.to_owned())),
+            holds: Holds::new(HoldLimits::default()),
         };
         let (drain, counters) = (Drain::new(), ClientCounters::default());
         let holder = drain.holder();

@@ -23,7 +23,7 @@ pub mod from_proxy {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromServer {
-    #[prost(oneof = "from_server::Body", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "from_server::Body", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub body: ::core::option::Option<from_server::Body>,
 }
 /// Nested message and enum types in `FromServer`.
@@ -42,6 +42,8 @@ pub mod from_server {
         Anchors(super::Anchors),
         #[prost(message, tag = "6")]
         Signed(super::Signed),
+        #[prost(message, tag = "7")]
+        Contact(super::Contact),
     }
 }
 /// The first message of a proxy; sent again when the welcome brought another key.
@@ -70,6 +72,9 @@ pub struct Hello {
     /// that was told of some may ask for a signature: neither end meets a message it does not know.
     #[prost(bool, tag = "8")]
     pub wants_identity: bool,
+    /// Whether it looks for another server when it is told that this one has lost its source.
+    #[prost(bool, tag = "9")]
+    pub moves: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
@@ -80,6 +85,15 @@ pub struct Welcome {
     /// The cluster's key, 32 bytes; empty where the proxy has it.
     #[prost(bytes = "bytes", tag = "3")]
     pub key: ::prost::bytes::Bytes,
+    /// Whether the server has lost its source, so that what it has grows old.
+    #[prost(bool, tag = "4")]
+    pub lost: bool,
+}
+/// The server has lost its source, or has it again. Sent when that changes, to proxies that move.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Contact {
+    #[prost(bool, tag = "1")]
+    pub lost: bool,
 }
 /// How far each source had been read.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -136,6 +150,9 @@ pub struct Leaf {
     /// 16 bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub version: ::prost::bytes::Bytes,
+    /// The kind of the resource; 0 where it is not told.
+    #[prost(uint32, tag = "4")]
+    pub kind: u32,
 }
 /// A part of a commit.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -144,7 +161,8 @@ pub struct Changes {
     pub changes: ::prost::alloc::vec::Vec<Change>,
     #[prost(message, repeated, tag = "2")]
     pub removals: ::prost::alloc::vec::Vec<Removal>,
-    /// Resources that the proxy holds and the server has never heard of.
+    /// Resources that the proxy holds and the server does not have: their removal is inferred. A
+    /// commit of fewer entries than fit into one has the last of them.
     #[prost(message, repeated, tag = "3")]
     pub strangers: ::prost::alloc::vec::Vec<Leaf>,
 }
@@ -179,6 +197,9 @@ pub struct Commit {
     /// The digest over all that the proxy has been sent, 16 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub root: ::prost::bytes::Bytes,
+    /// Whether removals that are inferred were confirmed: the proxy holds none of them.
+    #[prost(bool, tag = "3")]
+    pub confirmed: bool,
 }
 /// The answer to a commit, once it is in service.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -193,6 +214,21 @@ pub struct Ack {
     /// Refusals beyond those listed.
     #[prost(uint64, tag = "4")]
     pub receipts_omitted: u64,
+    /// The removals that the proxy holds until they are confirmed; absent if it holds none.
+    #[prost(message, optional, tag = "5")]
+    pub held: ::core::option::Option<Held>,
+}
+/// Removals that are inferred, and would take so much that they wait.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Held {
+    /// The kind of what is counted.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    #[prost(uint64, tag = "2")]
+    pub lost: u64,
+    /// How many there were before.
+    #[prost(uint64, tag = "3")]
+    pub of: u64,
 }
 /// One resource that the proxy refused; its last good version stays in service.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 
-{{/* Where endpoints may be, and who may call admin addresses. */}}
+{{/* Where endpoints may be, who may call admin addresses, and what is held. */}}
 {{- define "myriad.reach" -}}
 {{- with .Values.endpoints.allow }}
 - --endpoint-allow={{ join "," . }}
@@ -30,6 +30,15 @@ app.kubernetes.io/component: {{ .part }}
 {{- end }}
 {{- with .Values.adminHosts }}
 - --admin-hosts={{ join "," . }}
+{{- end }}
+{{- with .Values.hold.percent | toString }}
+- --hold-percent={{ . }}
+{{- end }}
+{{- with .Values.hold.domains | toString }}
+- --hold-domains={{ int64 . }}
+{{- end }}
+{{- with .Values.hold.for | toString }}
+- --hold-for={{ int64 . }}
 {{- end }}
 {{- end -}}
 

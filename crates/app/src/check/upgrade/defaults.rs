@@ -13,6 +13,24 @@ pub(super) fn all() -> impl Iterator<Item = &'static ChangedDefault> {
 /// The changed defaults that nothing in a cluster shows, in the order of CHANGELOG.md.
 const LOOKED_FOR: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "Removals that nobody asked for",
+        change: "removals of much that nobody asked for wait for myriad confirm",
+        setting: "--hold-percent=100",
+        sign: Sign::Look("alert on myriad_removals_holders"),
+    },
+    ChangedDefault {
+        line: "refuses to tell its kinds",
+        change: "a controller that may not ask for the kinds of the API server is not ready",
+        setting: "--istio=off",
+        sign: Sign::Look("look whether the controllers may read /apis"),
+    },
+    ChangedDefault {
+        line: "has not heard from the API server",
+        change: "a controller that has lost the API server for 60 s is not ready",
+        setting: "--lost-after",
+        sign: Sign::Look("look at alerts about controllers that are not ready"),
+    },
+    ChangedDefault {
         line: "refuse a `Host` that is neither",
         change: "admin addresses are asked by IP address or localhost alone",
         setting: "--admin-hosts",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::drain::Drain;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
 use myriad_model::{Snapshot, WorkloadNames};
@@ -118,6 +119,7 @@ async fn obtain(address: &str, token: &'static str) -> Result<Credential, NotSig
             tls: None,
         }),
         token: Arc::new(move || Ok(token.to_owned())),
+        holds: Holds::new(HoldLimits::default()),
     };
     let client = Client::new(settings, Snapshot::new(), None, ClientCounters::default());
     let drain = Drain::new();
@@ -150,6 +152,8 @@ async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() 
             unauthenticated_max: 4,
             greeting_timeout: Duration::from_secs(10),
             answer_timeout: myriad_sync::server::ANSWER_TIMEOUT,
+            holds: Holds::new(HoldLimits::default()),
+            lost: None,
         },
         Arc::new(Believing),
         Views::one("gateway", newest.subscribe()),

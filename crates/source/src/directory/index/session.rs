@@ -117,6 +117,7 @@ impl<'a> Session<'a> {
             reports,
             synced: false,
             positions: Vec::new(),
+            infers: false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use myriad_api::finding::cut;
 use myriad_api::{Finding, ObjectKey, ObjectKind, Report, Severity};
+use myriad_base::hold::Loss;
 
 use super::{Failure, Scope};
 
@@ -102,6 +103,7 @@ impl Findings {
                 return;
             }
             Failure::Unsupported(text)
+            | Failure::Unauthorized(text)
             | Failure::Refused(text)
             | Failure::Missing(text)
             | Failure::Lost(text)
@@ -127,18 +129,25 @@ impl Findings {
         self.is_changed |= self.trouble.take().is_some();
     }
 
-    /// This many removals are held back for this long, or none are.
-    pub(super) fn set_held(&mut self, held: Option<(usize, Duration)>) {
-        let finding = held.map(|(objects, hold)| {
+    /// Removals that are held back, and for how long where that is known, or none.
+    pub(super) fn set_held(&mut self, held: Option<(Loss, Option<Duration>)>) {
+        let finding = held.map(|(loss, time)| {
             let kind = &self.subject;
-            general(
-                Severity::Error,
-                format!("{kind} is suddenly empty; {objects} objects stay in effect"),
-                format!(
-                    "if this is meant, wait: they go {} s after the list",
-                    hold.as_secs()
+            let message = match loss.lost == loss.of {
+                true => format!(
+                    "{kind} is suddenly empty; {} objects stay in effect",
+                    loss.lost
                 ),
-            )
+                false => format!("{kind} is without {loss}, which stay in effect"),
+            };
+            let confirm = "run `myriad confirm` against every controller";
+            let remedy = match time.map(|time| time.as_secs()) {
+                Some(seconds) => format!(
+                    "if this is meant, wait: they go {seconds} s after the list; or {confirm}"
+                ),
+                None => format!("if this is meant, {confirm}"),
+            };
+            general(Severity::Error, message, remedy)
         });
         self.is_changed |= self.held != finding;
         self.held = finding;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use myriad_api::{Change, IngressClass, Meta, Object, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
+use myriad_base::hold::HoldLimits;
 
 use super::{Bookmark, Core, Failure, Limits, ObjectHead, Request, Scope};
 
@@ -45,6 +46,7 @@ fn core(hold: Duration) -> Core {
     };
     let limits = Limits {
         removal_hold: hold,
+        hold: HoldLimits::NONE,
         page_objects: 2,
     };
     Core::new(scope, limits, 1)
@@ -132,6 +134,96 @@ fn a_kind_that_is_suddenly_empty_is_held_with_an_error() {
     core.request(now);
     end_list(&mut core, 40, now);
     assert_eq!(core.take().expect("removals").changes.len(), 2);
+}
+
+/// A core that holds what is much until it is confirmed, or for a time, and has listed so many.
+fn listed_many(count: usize, time: Option<Duration>) -> (Core, Instant) {
+    let now = clock::now();
+    let scope = core(HOLD).scope.clone();
+    let limits = Limits {
+        removal_hold: HOLD,
+        hold: HoldLimits {
+            time,
+            ..HoldLimits::default()
+        },
+        page_objects: 2,
+    };
+    let mut core = Core::new(scope, limits, 1);
+    list(&mut core, 0..count, 20, now);
+    assert_eq!(core.take().expect("news").changes.len(), count);
+    (core, now)
+}
+
+/// A list that shows these.
+fn list(core: &mut Core, shown: std::ops::Range<usize>, version: u64, now: Instant) {
+    core.request(now);
+    for number in shown {
+        show(core, &format!("/n{number}"), 11);
+    }
+    end_list(core, version, now);
+}
+
+#[test]
+fn a_partial_loss_of_much_is_held_until_a_person_confirms_it() {
+    let (mut core, now) = listed_many(200, None);
+    core.fail(Failure::Gone);
+    list(&mut core, 0..1, 30, now);
+    let output = core.take().expect("a report");
+    assert!(output.changes.is_empty(), "1 of 200 is left");
+    let text = output.report.expect("a report").findings[0].to_string();
+    assert!(text.contains("199 of 200 objects"), "{text}");
+    assert!(text.contains("myriad confirm"), "{text}");
+    core.tick(now + 1_000 * HOLD);
+    assert!(core.take().is_none(), "no time is enough");
+    core.delete(&head(&Step {
+        version: 35,
+        id: "/n7".into(),
+        content: None,
+    }));
+    assert_eq!(core.take().expect("an event").changes.len(), 1);
+    core.confirm();
+    let output = core.take().expect("removals");
+    assert_eq!(output.changes.len(), 198);
+    assert!(!output.infers, "it is meant now");
+    assert!(output.report.expect("a report").findings.is_empty());
+    assert_eq!(core.loss(), None);
+}
+
+#[test]
+fn a_loss_of_little_goes_at_once_and_is_said_to_be_inferred() {
+    let (mut core, now) = listed_many(300, None);
+    core.fail(Failure::Gone);
+    list(&mut core, 0..240, 30, now);
+    let output = core.take().expect("removals");
+    assert_eq!((output.changes.len(), output.infers), (60, true));
+    core.fail(Failure::Gone);
+    list(&mut core, 0..179, 40, now);
+    assert!(core.take().expect("a report").changes.is_empty());
+}
+
+#[test]
+fn a_loss_goes_after_the_time_that_the_operator_has_set() {
+    let (mut core, now) = listed_many(100, Some(HOLD / 2));
+    core.fail(Failure::Gone);
+    list(&mut core, 0..0, 30, now);
+    assert!(core.take().expect("a report").changes.is_empty());
+    core.tick(now + HOLD / 2);
+    let output = core.take().expect("removals");
+    assert_eq!((output.changes.len(), output.infers), (100, false));
+}
+
+#[test]
+fn a_loss_that_was_confirmed_during_a_list_goes_at_its_end_unless_it_is_larger() {
+    for (shown, removed) in [(20, 80), (10, 0)] {
+        let (mut core, now) = listed_many(100, None);
+        core.fail(Failure::Gone);
+        list(&mut core, 0..20, 30, now);
+        core.fail(Failure::Gone);
+        core.request(now);
+        core.confirm();
+        list(&mut core, 0..shown, 40, now);
+        assert_eq!(core.take().expect("news").changes.len(), removed);
+    }
 }
 
 #[test]
@@ -251,6 +343,21 @@ fn content_that_did_not_change_is_no_change() {
 }
 
 #[test]
+fn a_bookmark_moves_the_version_of_a_quiet_kind() {
+    let (mut core, now) = listed(HOLD, &["/a"]);
+    let bookmark = |version| Bookmark {
+        version,
+        ends_list: false,
+    };
+    core.bookmark(bookmark(500), now);
+    let output = core.take().expect("the version");
+    assert!(output.changes.is_empty() && output.report.is_none());
+    assert_eq!(output.version, 500);
+    core.bookmark(bookmark(500), now);
+    assert!(core.take().is_none(), "it has not moved");
+}
+
+#[test]
 fn a_server_without_streaming_lists_is_asked_for_pages() {
     let now = clock::now();
     let mut core = core(HOLD);
@@ -278,6 +385,20 @@ fn a_refusal_is_reported_and_an_optional_kind_does_not_close_the_gate() {
     assert!(output.is_listed);
     let text = output.report.expect("a report").findings[0].to_string();
     assert!(text.contains("403 forbidden"), "{text}");
+}
+
+#[test]
+fn who_is_not_known_is_told_nothing_even_of_an_optional_kind() {
+    let mut core = core(HOLD);
+    core.scope.is_optional = true;
+    core.request(clock::now());
+    core.fail(Failure::Unauthorized("401 who?".to_owned()));
+    let output = core.take().expect("a report");
+    assert!(!output.is_listed, "the gate stays closed");
+    let text = output.report.expect("a report").findings[0].to_string();
+    assert!(text.contains("nothing is served before"), "{text}");
+    core.set_hidden(&Failure::Refused("403 forbidden".to_owned()));
+    assert!(!core.take().expect("another report").is_listed);
 }
 
 #[test]

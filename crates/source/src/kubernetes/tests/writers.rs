@@ -218,6 +218,103 @@ async fn a_status_that_is_given_up_is_taken_from_nobody_else() {
     assert_eq!(writes, [&expected], "without force");
 }
 
+/// An Ingress whose status shows an address that this manager has written.
+fn shows(manager: &str, last: u8) -> serde_json::Value {
+    let owner = json!({"manager": manager, "operation": "Apply", "subresource": "status"});
+    let shown = json!({"loadBalancer": {"ingress": [{"ip": format!("192.0.2.{last}")}]}});
+    json!({"metadata": {"managedFields": [owner]}, "spec": {}, "status": shown})
+}
+
+fn writes(server: &Server) -> Vec<String> {
+    let mut log = server.log();
+    log.retain(|line| line.contains("PATCH"));
+    log
+}
+
+/// Waits until a review has looked at so many statuses and nothing waits.
+async fn reviewed(statuses: &Statuses, count: u64) {
+    while statuses.counters().reviewed.get() < count || statuses.waiting() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn who_begins_to_lead_takes_back_what_an_earlier_leader_left_and_writes_nothing_else() {
+    let server = Server::start().await;
+    for number in 0..1_200 {
+        server.put(INGRESSES, &format!("right{number:04}"), shows("myriad", 1));
+    }
+    server.put(INGRESSES, "left", shows("myriad", 1));
+    server.put(INGRESSES, "theirs", shows("other", 9));
+    server.put(INGRESSES, "new", json!({"spec": {}}));
+    server.put(INGRESSES, "moved", shows("myriad", 7));
+    let statuses = writer(&server, claim(true)).await;
+    let right = (0..1_200).map(|number| format!("n/right{number:04}"));
+    let served = right.chain(["n/new".to_owned(), "n/moved".to_owned()]);
+    statuses.review(served.map(Arc::from), address(1));
+    reviewed(&statuses, 1_204).await;
+    server.asked("PATCH", 3).await;
+    let written = ["left", "moved", "new"];
+    for name in written {
+        let writes = writes(&server);
+        let count = writes.iter().filter(|it| it.contains(&format!("/{name}/")));
+        assert_eq!(count.count(), 1, "{writes:?}");
+    }
+    let log = server.log();
+    assert_eq!(log.iter().filter(|it| it.contains("limit=500")).count(), 3);
+    assert!(
+        !log.iter().any(|line| line.contains("/right")),
+        "not even read alone"
+    );
+}
+
+#[tokio::test]
+async fn a_leader_that_dies_in_the_middle_of_its_writes_loses_none() {
+    let server = Server::start().await;
+    for number in 0..20 {
+        server.put(INGRESSES, &format!("gone{number}"), shows("myriad", 1));
+    }
+    let first = claim(true);
+    let dying = writer(&server, first.clone()).await;
+    for number in 0..20 {
+        dying.set(key(&format!("gone{number}")), Arc::default());
+    }
+    server.asked("PATCH", 5).await;
+    first.set(None, clock::now());
+    while dying.waiting() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let before = writes(&server).len();
+    assert!(before < 20, "it had still some to write");
+    let next = writer(&server, claim(true)).await;
+    next.review([], address(1));
+    reviewed(&next, 20).await;
+    // This server keeps what is taken back, so that all of them are written again.
+    server.asked("PATCH", before + 20).await;
+    for number in 0..20 {
+        let name = format!("/gone{number}/");
+        assert!(writes(&server).iter().any(|line| line.contains(&name)));
+    }
+}
+
+#[tokio::test]
+async fn a_change_during_a_review_is_newer_than_the_review() {
+    let server = Server::start().await;
+    server.put(INGRESSES, "a", json!({"spec": {}}));
+    server.put(INGRESSES, "b", json!({"spec": {}}));
+    let claim = claim(true);
+    let settings = status::StatusSettings::default();
+    let (writer, statuses) = Writer::new(client(&server).await, claim, settings);
+    statuses.review(["n/a".into()], address(1));
+    // Both come before the first page is read.
+    statuses.set(key("a"), Arc::default());
+    statuses.set(key("b"), address(1));
+    task::spawn("status", writer.run());
+    reviewed(&statuses, 2).await;
+    server.asked("/b/status", 1).await;
+    assert!(writes(&server).iter().all(|line| line.contains("/b/")));
+}
+
 #[tokio::test]
 async fn a_list_that_others_write_too_is_read_again_and_keeps_their_entries() {
     use crate::kubernetes::status::list::{Listed, Own};

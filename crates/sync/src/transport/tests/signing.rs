@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use myriad_base::drain::Drain;
+use myriad_base::hold::{HoldLimits, Holds};
 use myriad_base::task;
 use myriad_model::{Form, Snapshot};
 use tokio::sync::{mpsc, watch};
 
 use super::super::Views;
 use super::super::client::{Apply, Client, ClientSettings, TcpConnect};
-use super::super::server::{Identity, Sign};
+use super::super::server::{Identity, ServerSettings, Sign};
 use super::{Serving, settings, within};
 use crate::tests::pair::World;
 use crate::{Anchors, ClientCounters, Delivery, Issued, NotSigned, Refusal};
@@ -81,7 +82,12 @@ async fn a_certificate_is_signed_for_whom_the_token_of_now_proves() {
     let (newest, _) = watch::channel(world.snapshot().clone());
     let views = Views::one("gateway", newest.subscribe());
     let (authority, _) = watch::channel(None);
-    let (serving, server) = Serving::server_of(views, settings(None));
+    let (lost, is_lost) = watch::channel(false);
+    let settings = ServerSettings {
+        lost: Some(is_lost),
+        ..settings(None)
+    };
+    let (serving, server) = Serving::server_of(views, settings);
     let server = server.signing(Arc::new(Signer(authority.clone())));
     let (serving, address) = serving.listen(server).await;
 
@@ -102,6 +108,7 @@ async fn a_certificate_is_signed_for_whom_the_token_of_now_proves() {
             let token = token.clone();
             Arc::new(move || Ok((*token.lock().unwrap()).to_owned()))
         },
+        holds: Holds::new(HoldLimits::default()),
     };
     let client = Client::new(client, Snapshot::new(), None, ClientCounters::default());
     let drain = Drain::new();
@@ -128,6 +135,12 @@ async fn a_certificate_is_signed_for_whom_the_token_of_now_proves() {
     assert_eq!(refused.retry_after, Duration::ZERO);
     assert_eq!(serving.counters.signed.get(), 1);
     assert_eq!(serving.counters.not_signed.get(), 1);
+
+    // While nobody can give out another token, what was proved once is enough.
+    lost.send_replace(true);
+    ask.send("renewal").await.unwrap();
+    let issued = within(signed.recv()).await.unwrap().unwrap();
+    assert_eq!(issued.chain, ["gateway", "renewal"]);
     drain.start();
     within(ended).await.unwrap();
     serving.stop().await;
