@@ -58,11 +58,14 @@ impl Release {
         release
     }
 
-    /// Ends it, with all of its objects.
+    /// Ends it, with all of its objects and those of its tenants.
     ///
     /// # Panics
     /// Where helm fails.
     pub async fn uninstall(self) {
+        let tenant = self.cluster.tenant();
+        let line = ["delete", "namespace", &tenant, "--wait=false"];
+        self.cluster.kubectl(&line).await;
         let home = self.cluster.home();
         let script = format!("helm uninstall {} --namespace {home} --wait", self.name);
         let output = self.cluster.reader().run(&script).await;

@@ -2,7 +2,7 @@
 
 use myriad_e2e::cluster::Release;
 
-use crate::scene::Scene;
+use crate::scene::{PODS_DEADLINE, Scene, assert_flawless};
 
 #[tokio::test]
 async fn a_node_is_drained_without_an_error() {
@@ -35,9 +35,7 @@ async fn a_node_is_drained_without_an_error() {
     traffic[0].go_on(100).await;
     cluster.kubectl(&["uncordon", "node-2"]).await;
     drained.expect("the node is drained");
-    for client in traffic {
-        client.stop().assert_flawless();
-    }
+    assert_flawless(traffic);
     release.uninstall().await;
 }
 
@@ -58,7 +56,7 @@ async fn the_last_of_a_part_is_not_evicted() {
             form,
         ];
         cluster
-            .until(crate::scene::PODS_DEADLINE, &line, |allowed| allowed == "1")
+            .until(PODS_DEADLINE, &line, |allowed| allowed == "1")
             .await;
         let pods = scene.pods(&release, part, 2).await;
         let mut outcomes = Vec::new();

@@ -2,14 +2,14 @@
 
 use myriad_e2e::cluster::Release;
 
-use crate::scene::Scene;
+use crate::scene::{Scene, assert_flawless};
 
 #[tokio::test]
 async fn controllers_and_proxies_are_replaced_without_an_error() {
     let scene = Scene::set().await;
     let (cluster, home) = (&scene.cluster, scene.cluster.home());
     let release = Release::install(cluster, &[]).await;
-    let traffic = release.traffic("rolled.test", 4).await;
+    let traffic = release.traffic("rolled.test", 6).await;
     for part in ["proxy", "controller"] {
         let former = scene.pods(&release, part, 2).await;
         let deployment = format!("deployment/{}", release.part(part));
@@ -20,8 +20,6 @@ async fn controllers_and_proxies_are_replaced_without_an_error() {
         assert!(former.iter().all(|pod| !now.contains(pod)), "{now:?}");
         traffic[0].go_on(100).await;
     }
-    for client in traffic {
-        client.stop().assert_flawless();
-    }
+    assert_flawless(traffic);
     release.uninstall().await;
 }

@@ -2,7 +2,7 @@
 
 use myriad_e2e::cluster::Release;
 
-use crate::scene::{PODS_DEADLINE, Scene};
+use crate::scene::{PODS_DEADLINE, Scene, assert_flawless};
 
 #[tokio::test]
 async fn proxies_are_added_under_load_without_an_error() {
@@ -24,8 +24,6 @@ async fn proxies_are_added_under_load_without_an_error() {
     let more = cluster.until(PODS_DEADLINE, &line, |ready| ready == "2");
     more.await;
     traffic[0].go_on(100).await;
-    for client in traffic {
-        client.stop().assert_flawless();
-    }
+    assert_flawless(traffic);
     release.uninstall().await;
 }

@@ -3,11 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_e2e::cluster::{Cluster, Release};
+use myriad_e2e::cluster::{Cluster, Release, Tally, Traffic};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// How long Pods may take to be where they are wanted, on a machine that is busy.
 pub(crate) const PODS_DEADLINE: Duration = Duration::from_secs(90);
+
+/// Ends clients, and holds when none of them noticed anything.
+pub(crate) fn assert_flawless(traffic: Vec<Traffic>) {
+    let tallies: Vec<Tally> = traffic.into_iter().map(Traffic::stop).collect();
+    let asked: usize = tallies.iter().map(|tally| tally.asked).sum();
+    println!("{asked} requests of {} clients", tallies.len());
+    tallies.iter().for_each(Tally::assert_flawless);
+}
 
 static TURNS: Mutex<()> = Mutex::const_new(());
 

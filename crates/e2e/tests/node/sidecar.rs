@@ -6,7 +6,7 @@ use std::process::Stdio;
 use myriad_e2e::cluster::{Cluster, Release, application};
 use tokio::process::{Child, Command};
 
-use crate::scene::{PODS_DEADLINE, Scene};
+use crate::scene::{PODS_DEADLINE, Scene, assert_flawless};
 
 /// The init container asks another workload, by its own proxy; the checks and the last step are
 /// asked by way of it.
@@ -76,9 +76,7 @@ async fn injected_pods_start_are_checked_and_are_replaced_without_an_error() {
     let two = |printed: &str| printed.lines().count() == 2;
     cluster.until(PODS_DEADLINE, &line, two).await;
     traffic[0].go_on(50).await;
-    for client in traffic {
-        client.stop().assert_flawless();
-    }
+    assert_flawless(traffic);
     // The last steps reached another workload by proxies that were still there.
     let line = [
         "logs",

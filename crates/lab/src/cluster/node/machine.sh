@@ -87,6 +87,8 @@ mount --make-rshared /
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/log
 mount -t tmpfs tmpfs /opt
+mkdir -p /var/lib/cni
+mount -t tmpfs tmpfs /var/lib/cni
 while read -r place path; do
   umount "$place"
   case $place in
@@ -95,6 +97,16 @@ while read -r place path; do
     *) mount -t cgroup -o "$(basename "$place")" cgroup "$place" ;;
   esac
 done <"$own.groups"
+# With version 2 a group has processes or bounds those of the groups below, and never both.
+if [ -f /sys/fs/cgroup/cgroup.subtree_control ]; then
+  mkdir -p /sys/fs/cgroup/machine
+  while read -r process; do
+    echo "$process" >/sys/fs/cgroup/machine/cgroup.procs || true
+  done </sys/fs/cgroup/cgroup.procs
+  for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do
+    echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
+  done
+fi
 
 mkdir -p "$own/cni/conf" "$own/kubelet"
 cat >"$own/containerd.toml" <<END
