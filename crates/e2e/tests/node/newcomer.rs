@@ -28,7 +28,7 @@ async fn every_command_of_the_pages_does_what_it_says() {
         let output = cluster.reader().follow(&document, "").await;
         if !output.status.success() {
             for namespace in ["myriad", "shop"] {
-                println!("{}", cluster.told_of_pods(namespace).await);
+                eprintln!("{}", cluster.told_of_pods(namespace).await);
             }
         }
         document.check(&output);

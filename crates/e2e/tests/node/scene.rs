@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, MutexGuard};
 pub(crate) const PODS_DEADLINE: Duration = Duration::from_secs(90);
 
 /// Ends clients, and holds when none of them noticed anything.
+#[allow(clippy::print_stdout, reason = "people want to see it")]
 pub(crate) fn assert_flawless(traffic: Vec<Traffic>) {
     let tallies: Vec<Tally> = traffic.into_iter().map(Traffic::stop).collect();
     let asked: usize = tallies.iter().map(|tally| tally.asked).sum();
