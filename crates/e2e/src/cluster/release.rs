@@ -40,6 +40,10 @@ impl Release {
         ];
         set.extend(settings.iter().map(|setting| (*setting).to_owned()));
         let home = cluster.home();
+        // Whoever is strict about Pods is so with this one.
+        let strict = "pod-security.kubernetes.io/enforce=restricted";
+        let line = ["label", "namespace", &home, strict, "--overwrite"];
+        cluster.kubectl(&line).await;
         let chart = repository("deploy/helm/myriad").display().to_string();
         let script = format!(
             "helm install {} {chart} --namespace {home} --set '{}' --wait --timeout {}s",

@@ -39,7 +39,10 @@ async fn a_proxy_that_is_killed_for_memory_comes_back_with_what_it_served() {
     let id = ask("containerID").await;
     let id = id.rsplit('/').next().unwrap_or_default().to_owned();
     let group = group_of(Path::new("/sys/fs/cgroup"), &id, DEPTH_MAX);
-    let mut hog = exhaust(&group.expect("the container has a control group"));
+    let group = group.expect("the container has a control group");
+    let line = command_line(&group);
+    assert!(line.contains("--locality=here/zone-"), "{line}");
+    let mut hog = exhaust(&group);
 
     let form = status("lastState.terminated.reason");
     let line = ["get", "pod", &pod, "--namespace", &home, &form];
@@ -55,6 +58,14 @@ async fn a_proxy_that_is_killed_for_memory_comes_back_with_what_it_served() {
     let answer = release.ask("heavy.test").await;
     assert_eq!(answer.status, 200, "{answer:?}");
     release.uninstall().await;
+}
+
+/// The words that the first process of a control group was started with.
+fn command_line(group: &Path) -> String {
+    let processes = std::fs::read_to_string(group.join("cgroup.procs")).expect("a list");
+    let first = processes.lines().next().expect("a process");
+    let words = std::fs::read_to_string(format!("/proc/{first}/cmdline")).expect("its words");
+    words.replace('\0', " ")
 }
 
 /// Takes up memory within a control group, until there is none. The kernel prefers to kill what
