@@ -1,6 +1,5 @@
 //! `cluster`: a test cluster by hand. What it is made of lies in the library of the tools.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -100,12 +99,10 @@ pub(crate) fn run(root: &Path, action: Action) -> Result<()> {
 
 /// Installs what nodes need and Debian has.
 pub(crate) fn provide_node_programs(root: &Path) -> Result<()> {
-    let missing = cluster::NODE_PROGRAMS.iter();
-    let missing = missing.filter(|(program, _)| !Path::new(program).exists());
-    let packages: BTreeSet<&str> = missing.map(|(_, package)| *package).collect();
-    match packages.is_empty() {
+    let missing = cluster::missing_packages();
+    match missing.is_empty() {
         true => Ok(()),
-        false => setup::install(root, &Vec::from_iter(packages)),
+        false => setup::install(root, &Vec::from_iter(missing)),
     }
 }
 

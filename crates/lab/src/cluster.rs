@@ -32,7 +32,7 @@ use process::Process;
 
 pub use folder::Name;
 pub use namespace::Isolation;
-pub use node::{NODES_MAX, PROGRAMS as NODE_PROGRAMS};
+pub use node::{NODES_MAX, missing_packages};
 pub use status::Status;
 
 /// How long a part may take to become ready, on a machine that is busy with something else.

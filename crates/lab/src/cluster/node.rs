@@ -4,6 +4,8 @@
 //! A machine is a script that makes namespaces of its own, so that its end is the end of all that
 //! runs on it. Each machine but the first has a network of its own too.
 
+use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,15 +46,25 @@ const BALANCER_SCRIPT: &str = "load-balancer.sh";
 const PAUSE: &str = "myriad.dev/pause:1";
 
 /// The programs of nodes that come with Debian, each with its package.
-pub const PROGRAMS: [(&str, &str); 7] = [
-    ("/usr/bin/containerd", "containerd"),
-    ("/usr/bin/ctr", "containerd"),
-    ("/usr/sbin/runc", "runc"),
+const PROGRAMS: [(&str, &str); 7] = [
+    ("containerd", "containerd"),
+    ("ctr", "containerd"),
+    ("runc", "runc"),
     ("/usr/lib/cni/ptp", "containernetworking-plugins"),
-    ("/usr/sbin/nft", "nftables"),
-    ("/usr/sbin/ip", "iproute2"),
-    ("/usr/bin/buildah", BUILDAH),
+    ("nft", "nftables"),
+    ("ip", "iproute2"),
+    (BUILDAH, BUILDAH),
 ];
+
+/// The packages of Debian that nodes need and this machine has not.
+pub fn missing_packages() -> BTreeSet<&'static str> {
+    let path = process::search_path();
+    let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+    // An absolute path stays what it is below any folder.
+    let is_there = |program: &str| folders.iter().any(|it| it.join(program).exists());
+    let missing = PROGRAMS.iter().filter(|(program, _)| !is_there(program));
+    missing.map(|(_, package)| *package).collect()
+}
 
 /// How many nodes a cluster has.
 pub(super) fn count(folder: &Folder) -> usize {
@@ -75,12 +87,12 @@ pub(super) fn prepare(
         isolation == Isolation::Network && rustix::process::geteuid().is_root(),
         "containers need root"
     );
-    for (program, package) in PROGRAMS {
-        ensure!(
-            Path::new(program).exists(),
-            "{program} is missing: install the package {package}"
-        );
-    }
+    let missing = Vec::from_iter(missing_packages());
+    ensure!(
+        missing.is_empty(),
+        "install these packages: {}",
+        missing.join(", ")
+    );
     programs::provide_for_nodes(root, cache)?;
     let path = |name: &str| folder.path().join(name);
     for (name, text) in SCRIPTS {
@@ -230,4 +242,33 @@ fn first_child(process: Process) -> Result<u32> {
     let first = text.split_ascii_whitespace().next();
     let first = first.with_context(|| format!("process {pid} has no child"))?;
     Ok(first.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::daemon;
+    use crate::cluster::folder::Name;
+
+    #[test]
+    fn a_cluster_has_the_parts_that_its_nodes_need_and_none_without() {
+        let cache = tempfile::tempdir().expect("a folder");
+        let name: Name = "a".parse().expect("a name");
+        let folder = Folder::of(cache.path(), &name);
+        let parts = || {
+            let all = daemon::daemons(&folder);
+            let evicts = all.iter().all(|it| it.more.is_empty() || it.is_script());
+            (all.iter().map(|it| it.name).collect::<Vec<_>>(), evicts)
+        };
+        let plain = ["etcd", "kube-apiserver", "kube-controller-manager"];
+        assert_eq!(parts(), (plain.to_vec(), false));
+
+        let lock = folder.lock().expect("created");
+        lock.write(&folder.path().join("nodes"), "2", 0o600)
+            .expect("written");
+        let (names, evicts) = parts();
+        assert!(names.starts_with(&plain) && names.ends_with(&NAMES));
+        assert_eq!(names.len(), 9, "{names:?}");
+        assert!(evicts, "pods of nodes that are gone are evicted");
+    }
 }
