@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 mod answers;
 mod cluster;
 mod codegen;
+mod image;
 mod istio;
 mod manifests;
 mod mongo;
@@ -69,6 +70,8 @@ enum Command {
         #[arg(value_enum)]
         peer: peer::Peer,
     },
+    /// Makes the image of both parts as an archive, without a daemon or a registry.
+    Image(image::Wanted),
     /// Records anew how nginx and Envoy read the paths that ours are compared with.
     Answers,
     /// Renders the plain manifests of `deploy` from the Helm chart.
@@ -104,6 +107,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Codegen { check } => codegen::run(&root, check),
         Command::Manifests { check } => manifests::run(&root, &tool::cache_folder()?, check),
         Command::Cluster { action } => cluster::run(&root, action),
+        Command::Image(wanted) => image::run(&root, &wanted),
         Command::Answers => answers::run(&root, &tool::cache_folder()?),
         Command::Peer { peer } => peer::run(&root, peer),
         Command::Test { stages } => stages::run(&root, &stages),

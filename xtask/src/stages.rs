@@ -12,6 +12,7 @@ use myriad_lab::tool;
 use crate::oidc;
 
 mod cluster;
+mod node;
 mod roles;
 pub(crate) mod setup;
 mod smoke;
@@ -23,7 +24,7 @@ struct Stage {
 }
 
 /// The stages in the order in which they run: what is quick or stops everything comes first.
-const STAGES: [Stage; 13] = [
+const STAGES: [Stage; 14] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
     stage("walls", |place| crate::check_walls(&place.root)),
@@ -38,6 +39,7 @@ const STAGES: [Stage; 13] = [
     stage("unit", unit),
     stage("stories", stories),
     stage("cluster", cluster::run),
+    stage("node", node::run),
     stage("bench-smoke", smoke::run),
 ];
 

@@ -22,7 +22,9 @@ mod mesh;
 mod outside;
 mod pod;
 mod poll;
+mod reader;
 mod relay;
+mod release;
 mod servers;
 mod slice;
 mod traffic;
@@ -34,7 +36,9 @@ pub use mesh::{Mesh, Resident, Workload};
 pub use outside::{Arrival, Outside};
 pub use pod::Pod;
 pub use poll::{Outcome, Poll};
+pub use reader::Reader;
 pub use relay::Relay;
+pub use release::{LEAVES_LATE, Release, application};
 pub use servers::Servers;
 pub use slice::Slice;
 pub use traffic::{Addresses, Retry, Tally, Traffic};
@@ -78,6 +82,11 @@ impl Cluster {
             cluster.kubectl(&line).await;
         }
         cluster
+    }
+
+    /// The script that runs a command in the network of the cluster.
+    pub fn entry(&self) -> &Path {
+        &self.enter
     }
 
     /// The namespace of the story's tenants.

@@ -1,8 +1,9 @@
 //! A test cluster: the real Kubernetes API on this machine, without containers.
 //!
 //! etcd, kube-apiserver and kube-controller-manager run in a network namespace of their own, so
-//! that clusters stand side by side on the same ports. There is no kubelet: every address of
-//! 10.244.0.0/16 is local in that network, and ordinary processes play the pods.
+//! that clusters stand side by side on the same ports. Every address of 10.244.0.0/16 is local in
+//! that network, where ordinary processes play the pods; or there are nodes, with a kubelet and
+//! containers.
 //!
 //! All that a cluster is lies in one folder of the cache, which is the lock and the memory of
 //! these commands: `up` starts what is missing, `down` ends what was started, in any order and
@@ -19,17 +20,19 @@ mod credentials;
 mod daemon;
 mod folder;
 mod namespace;
+mod node;
 mod process;
 mod programs;
 mod status;
 
-use daemon::{DAEMONS, Daemon};
+use daemon::{Daemon, daemons};
 use folder::{Folder, Lock};
 use namespace::Namespace;
 use process::Process;
 
 pub use folder::Name;
 pub use namespace::Isolation;
+pub use node::{NODES_MAX, missing_packages};
 pub use status::Status;
 
 /// How long a part may take to become ready, on a machine that is busy with something else.
@@ -58,6 +61,7 @@ pub fn down(cache: &Path, name: &Name) -> Result<bool> {
     if let Some(holder) = Process::read(&folder.process(namespace::HOLDER)) {
         holder.kill()?;
     }
+    node::remove(&folder)?;
     lock.remove_folder()?;
     Ok(true)
 }
@@ -67,11 +71,12 @@ pub fn down(cache: &Path, name: &Name) -> Result<bool> {
 /// # Errors
 /// There is no such cluster or part, or it does not end.
 pub fn kill(cache: &Path, name: &Name, part: &str) -> Result<()> {
-    let Some(daemon) = DAEMONS.iter().find(|daemon| daemon.name == part) else {
-        let known = DAEMONS.map(|daemon| daemon.name).join(", ");
-        bail!("no part `{part}`; there are {known}");
-    };
     let folder = Folder::of(cache, name);
+    let daemons = daemons(&folder);
+    let Some(daemon) = daemons.iter().find(|daemon| daemon.name == part) else {
+        let known: Vec<&str> = daemons.iter().map(|daemon| daemon.name).collect();
+        bail!("no part `{part}`; there are {}", known.join(", "));
+    };
     if !folder.exists() {
         bail!("there is no cluster {name}");
     }
@@ -84,7 +89,7 @@ pub fn kill(cache: &Path, name: &Name, part: &str) -> Result<()> {
 
 /// In the reverse order of the start, so that no part complains of another's end.
 fn kill_all(folder: &Folder) -> Result<()> {
-    for daemon in DAEMONS.iter().rev() {
+    for daemon in daemons(folder).iter().rev() {
         if let Some(process) = daemon.process(folder) {
             process.kill()?;
         }
@@ -107,14 +112,24 @@ pub fn status(cache: &Path, name: &Name) -> Status {
 
 impl Cluster {
     /// Builds the programs that have not been built yet, starts what does not run, and returns
-    /// when the API is ready and the controllers work.
+    /// when the API is ready and the controllers work, and so many nodes are ready. One that is up
+    /// keeps the nodes that it has.
     ///
     /// # Errors
     /// When a part ends or is not ready in time; what runs by then goes on, for people to look at.
-    pub fn up(root: &Path, cache: &Path, name: &Name, isolation: Isolation) -> Result<Cluster> {
+    pub fn up(
+        root: &Path,
+        cache: &Path,
+        name: &Name,
+        isolation: Isolation,
+        nodes: usize,
+    ) -> Result<Cluster> {
         programs::provide(root, cache)?;
         let folder = Folder::of(cache, name);
         let lock = folder.lock()?;
+        if nodes > 0 {
+            node::prepare(root, cache, &folder, &lock, isolation, nodes)?;
+        }
         Cluster::start(root, cache, folder.clone(), isolation, &lock).with_context(|| {
             let logs = folder.logs();
             format!(
@@ -148,12 +163,53 @@ impl Cluster {
         };
         cluster.write_entry(lock)?;
         cluster.write_control(root, lock)?;
-        for (index, daemon) in DAEMONS.iter().enumerate() {
-            let program = programs::path(cache, daemon.name)?;
+        let daemons = daemons(&cluster.folder);
+        for (index, daemon) in daemons.iter().enumerate() {
+            let program = match daemon.is_script() {
+                true => PathBuf::from("bash"),
+                false => programs::path(cache, daemon.name)?,
+            };
             daemon.start(&cluster.folder, lock, &cluster.namespace, &program)?;
-            cluster.wait_for(daemon, &DAEMONS[..=index])?;
+            cluster.wait_for(daemon, &daemons[..=index])?;
+            if daemon.name == "kube-controller-manager" {
+                cluster.furnish()?;
+            }
+        }
+        // One that nobody waits for may have ended meanwhile.
+        for daemon in &daemons {
+            daemon.check_runs(&cluster.folder)?;
         }
         Ok(cluster)
+    }
+
+    /// Writes the objects that nodes need.
+    fn furnish(&self) -> Result<()> {
+        if node::count(&self.folder) > 0 {
+            self.kubectl(&["apply", "--filename=-"], node::OBJECTS)?;
+        }
+        Ok(())
+    }
+
+    /// Brings an image to all nodes, from an archive.
+    ///
+    /// # Errors
+    /// There is no node, or it does not take it.
+    pub fn load(&self, archive: &Path) -> Result<()> {
+        node::load(&self.folder, archive)
+    }
+
+    /// The cluster of this name that is up.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(cache: &Path, name: &Name) -> Result<Cluster> {
+        let folder = Folder::of(cache, name);
+        let namespace = Namespace::find(&folder)?;
+        Ok(Cluster {
+            kubectl: programs::path(cache, "kubectl")?,
+            namespace: namespace.with_context(|| format!("there is no cluster {name}"))?,
+            folder,
+        })
     }
 
     /// A command in the network of the cluster. Nothing but the path and what names the cluster

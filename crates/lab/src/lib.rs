@@ -15,6 +15,7 @@
 )]
 
 pub mod cluster;
+pub mod image;
 pub mod name_server;
 pub mod network;
 pub mod peer;

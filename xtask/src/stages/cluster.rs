@@ -75,14 +75,16 @@ const HELM_VARIABLE: &str = "MYRIAD_HELM";
 /// The variable of the file with the definitions of Istio's kinds.
 const ISTIO_VARIABLE: &str = "MYRIAD_ISTIO_DEFINITIONS";
 
-/// The variables of the server that speaks MongoDB's protocol, and of Python with a driver of it.
+/// The test target whose stories need MongoDB, and the variables of a server that speaks its
+/// protocol and of Python with a driver of it.
+const WITH_MONGO: &str = "cluster";
 const MONGO_VARIABLES: [&str; 2] = ["MYRIAD_MONGO_SERVER", "MYRIAD_MONGO_PYTHON"];
 
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.
 pub(super) fn run(place: &Place) -> Result<()> {
     // The stories start the real program.
     super::build(place)?;
-    within(place, |cluster| {
+    within(place, 0, |cluster| {
         timed("objects and roles", || {
             keep_objects(cluster)?;
             roles::check(place, cluster)?;
@@ -96,16 +98,21 @@ pub(super) fn run(place: &Place) -> Result<()> {
         })
     })?;
     // Servers are killed in this one, so nobody else may need it.
-    within(place, |cluster| {
+    within(place, 0, |cluster| {
         timed("faults", || play(place, cluster, "faults"))
     })
 }
 
-fn within(place: &Place, used: impl FnOnce(&Cluster) -> Result<()>) -> Result<()> {
+/// Uses a cluster with so many nodes, and ends it whatever became of it.
+pub(super) fn within(
+    place: &Place,
+    nodes: usize,
+    used: impl FnOnce(&Cluster) -> Result<()>,
+) -> Result<()> {
     let name: Name = format!("test-{}", random_word()).parse()?;
     let isolation = Isolation::of_this_user();
-    let used =
-        Cluster::up(&place.root, &place.cache, &name, isolation).and_then(|cluster| used(&cluster));
+    let up = Cluster::up(&place.root, &place.cache, &name, isolation, nodes);
+    let used = up.and_then(|cluster| used(&cluster));
     let ended = down(&place.cache, &name);
     used?;
     ensure!(ended?, "the cluster was gone before its end");
@@ -113,7 +120,7 @@ fn within(place: &Place, used: impl FnOnce(&Cluster) -> Result<()>) -> Result<()
 }
 
 /// Says how long it took.
-fn timed(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn timed(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
     let start = Instant::now();
     run()?;
     println!(
@@ -151,12 +158,17 @@ fn enter(place: &Place, cluster: &Cluster) -> Result<()> {
 
 /// Plays the stories of a test target, in the network of the cluster: cargo enters it by the same
 /// script as everybody, for the tests alone.
-fn play(place: &Place, cluster: &Cluster, target: &str) -> Result<()> {
+pub(super) fn play(place: &Place, cluster: &Cluster, target: &str) -> Result<()> {
     let runner = toml_string(&cluster.entry().to_string_lossy());
     let mut command = Command::new("cargo");
     command.args(["test", "--locked", "--workspace"]);
     command.args(["--test", target]);
     command.args(["--config", &format!("target.'cfg(all())'.runner={runner}")]);
+    if target == WITH_MONGO {
+        let [server, python] = MONGO_VARIABLES;
+        command.env(server, mongo::server(&place.root, &place.cache)?);
+        command.env(python, mongo::driver(&place.root, &place.cache)?);
+    }
     run_with(place, cluster, command)
 }
 
@@ -173,8 +185,5 @@ fn run_with(place: &Place, cluster: &Cluster, mut command: Command) -> Result<()
     command.env(HELM_VARIABLE, manifests::helm(&place.root, &place.cache)?);
     let definitions = istio::definitions(&place.root, &place.cache)?;
     command.env(ISTIO_VARIABLE, definitions);
-    let [server, python] = MONGO_VARIABLES;
-    command.env(server, mongo::server(&place.root, &place.cache)?);
-    command.env(python, mongo::driver(&place.root, &place.cache)?);
     place.run(command)
 }

@@ -175,6 +175,15 @@ pub(crate) fn privileged(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// The path of a program, whose package is installed where it is missing.
+pub(crate) fn provide(root: &Path, program: &str, package: &str) -> Result<PathBuf> {
+    if let Some(path) = find(program) {
+        return Ok(path);
+    }
+    install(root, &[package])?;
+    find(program).with_context(|| format!("the package {package} has no program {program}"))
+}
+
 fn is_installed(program: &str) -> bool {
     find(program).is_some()
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::daemon::DAEMONS;
+use super::daemon::daemons;
 use super::folder::{Folder, Name};
 use super::namespace::HOLDER;
 use super::process::Process;
@@ -27,7 +27,7 @@ impl Status {
     /// Looks at the processes that were started.
     pub(crate) fn of(folder: &Folder) -> Status {
         let names = [HOLDER].into_iter();
-        let names = names.chain(DAEMONS.iter().map(|daemon| daemon.name));
+        let names = names.chain(daemons(folder).into_iter().map(|daemon| daemon.name));
         let parts = names.map(|name| {
             let process = Process::read(&folder.process(name));
             (

@@ -1,0 +1,3 @@
+module myriad.dev/tools/pause
+
+go 1.26.0
