@@ -370,7 +370,7 @@ impl ClientSession {
                     index,
                     slot: sealed.slot(),
                     version: wire::version_bytes(sealed.version()),
-                    kind: sealed.key().kind as u32,
+                    kind: sealed.key().kind.number().into(),
                 }),
             }
         }
@@ -529,7 +529,7 @@ impl Applying {
 fn held_message(loss: Loss) -> wire::Held {
     let counted = COUNTED.iter().find(|(_, what)| *what == loss.what);
     wire::Held {
-        kind: counted.map_or(0, |(kind, _)| *kind as u32),
+        kind: counted.map_or(0, |(kind, _)| kind.number().into()),
         lost: loss.lost as u64,
         of: loss.of as u64,
     }

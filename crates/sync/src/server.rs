@@ -14,17 +14,17 @@ mod report;
 mod signing;
 mod steps;
 mod strangers;
+mod taking;
 mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::clock::Instant;
 use myriad_base::hold::{HoldLimits, Loss};
-use myriad_model::{
-    COMMIT_RESOURCES_MAX, Change, Digest, Form, Position, Sealer, Snapshot, wire::SCHEMA,
-};
+use myriad_model::{Change, Digest, Form, Position, Sealer, Snapshot, wire::SCHEMA};
 use prost::Message as _;
 
 use crate::metrics::ServerCounters;
@@ -39,7 +39,7 @@ use signing::Signing;
 pub use signing::{Asked, SIGN_BURST, SIGN_INTERVAL};
 pub use steps::Steps;
 use steps::Way;
-use strangers::{Stranger, Strangers};
+use strangers::Strangers;
 use walk::Walk;
 
 /// How long a proxy may take to acknowledge a commit, to answer a question about what it has, or to
@@ -515,89 +515,6 @@ impl ServerSession {
             confirmed: self.hold.is_confirmed(),
         }));
         self.awaited = Some(root);
-    }
-
-    /// Sends what other streams send as well.
-    fn take_step(&mut self, step: &steps::Step) {
-        self.owes_commit = false;
-        self.counters.resources.inc_by(step.resources);
-        self.counters.removals.inc_by(step.removals);
-        self.counters.commits.inc();
-        let frames = step.frames.iter().cloned().map(Frame::Shared);
-        self.outbox.extend(frames);
-        // The newest itself, not a copy that is equal: streams in step share all of it.
-        self.sent = self.newest.clone();
-        self.awaited = Some(self.sent.digest());
-    }
-
-    /// Sends the next commit of a way of its own.
-    fn take_of(&mut self, mut plan: Plan, now: Instant) {
-        self.owes_commit = false;
-        let visited = plan.nodes_visited();
-        let (mut changes, is_last) = plan.take();
-        let visited = plan.nodes_visited() - visited;
-        self.counters.nodes_visited.inc_by(visited);
-        self.sent.set_position(plan.position().clone());
-        if self.infers {
-            self.divert(&mut changes);
-        }
-        self.record(&changes);
-        let is_confirmed = self.hold.is_confirmed();
-        let mut removed = Vec::new();
-        if is_last {
-            self.sent = plan.target().clone();
-            self.infers = false;
-            removed = self.take_strangers(changes.len(), now);
-        } else {
-            self.plan = Some(plan);
-        }
-        self.counters.removals.inc_by(removed.len() as u64);
-        self.counters.commits.inc();
-        let mut frames = VecDeque::new();
-        let oversized = frames::write(&changes, &removed, &mut frames);
-        self.counters.oversized.inc_by(oversized);
-        self.outbox.extend(frames.into_iter().map(Frame::Own));
-        let root = self.root();
-        self.push(from_server::Body::Commit(wire::Commit {
-            position: wire::position_message(self.sent.position()),
-            root: wire::digest_bytes(root),
-            confirmed: is_confirmed || self.hold.is_confirmed(),
-        }));
-        if is_last && self.strangers.is_empty() && !self.owes_commit {
-            self.hold.end();
-        }
-        self.awaited = Some(root);
-    }
-
-    /// Takes out the removals of a difference that are only inferred, to be sent as such.
-    fn divert(&mut self, changes: &mut Vec<Change>) {
-        for change in changes.extract_if(.., |change| change.new.is_none()) {
-            let Some(old) = &change.old else { continue };
-            self.strangers.insert(Stranger {
-                slot: old.slot(),
-                version: old.version(),
-                kind: change.key.kind as u32,
-            });
-            self.sent.apply(&change);
-        }
-    }
-
-    /// The strangers that still fit into a commit of so many changes, if they may go.
-    fn take_strangers(&mut self, changes: usize, now: Instant) -> Vec<Stranger> {
-        let mut removed = Vec::new();
-        if self.strangers.is_empty() || !self.hold.admits(&self.strangers, now) {
-            return removed;
-        }
-        while changes + removed.len() < COMMIT_RESOURCES_MAX {
-            let Some(stranger) = self.strangers.pop() else {
-                break;
-            };
-            removed.push(stranger);
-        }
-        // A full commit says that there are more, so that another has to say that there are none.
-        self.owes_commit =
-            self.strangers.is_empty() && changes + removed.len() == COMMIT_RESOURCES_MAX;
-        removed
     }
 
     fn push(&mut self, body: from_server::Body) {

@@ -2,8 +2,8 @@
 //! that may happen between them.
 
 mod answers;
-mod kinds;
 mod hold;
+mod kinds;
 mod order;
 pub(crate) mod pair;
 mod signing;

@@ -316,7 +316,14 @@ mod tests {
         let start = r#"{"kind":"Ingress","metadata":{"name":"a","namespace":"n","uid":"u",
             "resourceVersion":"7","#;
         assert_eq!(label(start), Some(whole));
-        for bad in ["", "{", "{}", "[]", r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":3}"#] {
+        for bad in [
+            "",
+            "{",
+            "{}",
+            "[]",
+            r#"{"metadata":{"name":"a"}}"#,
+            r#"{"metadata":3}"#,
+        ] {
             assert_eq!(label(bad), None, "{bad}");
         }
     }

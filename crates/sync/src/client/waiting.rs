@@ -151,6 +151,8 @@ impl Waiting {
             Kind::Upstream => 6,
             Kind::Endpoints | Kind::Trust => 7,
             Kind::AccessPolicy => 8,
+            // None is in service.
+            Kind::Newer(_) => 9,
         };
         let mut all: Vec<SealedArc> = self.all.values().cloned().collect();
         all.sort_by_key(rank);

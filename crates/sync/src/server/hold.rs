@@ -69,7 +69,7 @@ impl Hold {
     /// Takes what the proxy says that it holds.
     pub(super) fn hear(&mut self, held: Option<wire::Held>) {
         self.theirs = held.map(|it| {
-            let counted = COUNTED.iter().find(|(kind, _)| *kind as u32 == it.kind);
+            let counted = COUNTED.iter().find(|(kind, _)| u32::from(kind.number()) == it.kind);
             Loss {
                 what: counted.map_or("resources", |(_, what)| what),
                 lost: usize::try_from(it.lost).unwrap_or(usize::MAX),

@@ -34,7 +34,9 @@ impl Unit {
 /// Tells that an object is more than its namespace may hold.
 pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let key = unit.object_key();
-    let beyond = key.as_ref().and_then(|key| Some((key, reader.beyond(key)?)));
+    let beyond = key
+        .as_ref()
+        .and_then(|key| Some((key, reader.beyond(key)?)));
     let bounds = reader.settings().bounds;
     let finding = beyond.and_then(|(key, beyond)| bounds.finding(key, beyond));
     Output {

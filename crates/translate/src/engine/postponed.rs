@@ -92,7 +92,10 @@ mod tests {
             let namespace = postponed.next_turn(&everybody).unwrap();
             turns.push((namespace.clone(), postponed.pop(&namespace).unwrap()));
         }
-        assert_eq!(turns, [("a".into(), 0), ("b".into(), 2_001), ("c".into(), 2_000)]);
+        assert_eq!(
+            turns,
+            [("a".into(), 0), ("b".into(), 2_001), ("c".into(), 2_000)]
+        );
         assert_eq!(postponed.namespaces().collect::<Vec<_>>(), ["a"]);
         assert_eq!(postponed.next_turn(&|namespace| namespace != "a"), None);
         assert_eq!(postponed.next_turn(&everybody).as_deref(), Some("a"));

@@ -193,7 +193,13 @@ impl Engine {
     fn postpone(&mut self, id: UnitId) {
         let namespace_of = |id: UnitId| self.units.get(id).map(Record::namespace);
         let own = namespace_of(id).filter(|namespace| !namespace.is_empty());
-        let needer = || self.units.needers(id).first().copied().and_then(namespace_of);
+        let needer = || {
+            self.units
+                .needers(id)
+                .first()
+                .copied()
+                .and_then(namespace_of)
+        };
         let namespace = own.or_else(needer).unwrap_or_default();
         self.postponed.add(&Box::<str>::from(namespace), id);
     }

@@ -143,10 +143,16 @@ fn hosts_that_a_batch_has_no_time_for_follow_in_turns_of_their_namespaces() {
     assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
     // Hosts that go are taken out in turns as well.
     let key = |kind, name: &str| Change::Remove(ObjectKey::new(kind, "first", name));
-    let gone = vec![key(ObjectKind::VirtualService, "v"), key(ObjectKind::IstioGateway, "g")];
+    let gone = vec![
+        key(ObjectKind::VirtualService, "v"),
+        key(ObjectKind::IstioGateway, "g"),
+    ];
     apply_with_time(&mut engine, gone.clone(), 10);
     assert!(engine.has_postponed());
-    while engine.work_off(world::NOW, &mut || false, &|_| true).is_some() {}
+    while engine
+        .work_off(world::NOW, &mut || false, &|_| true)
+        .is_some()
+    {}
     whole.apply(gone, world::NOW);
     assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
     assert_eq!(engine.usage(), whole.usage());

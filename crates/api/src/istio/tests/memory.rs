@@ -24,9 +24,12 @@ fn lists_of_empty_messages_end_at_the_bound() {
     let security = "security.istio.io/v1";
     for (kind, spec) in [
         ("RequestAuthentication", json!({"jwtRules": empties(count)})),
-        ("AuthorizationPolicy", json!({"rules": [{"to": [{"operation": {
-            "paths": vec![""; 3 * count],
-        }}]}]})),
+        (
+            "AuthorizationPolicy",
+            json!({"rules": [{"to": [{"operation": {
+                "paths": vec![""; 3 * count],
+            }}]}]}),
+        ),
     ] {
         let object = read(&dense(kind, security, &spec)).expect("a policy stays, and closes");
         let problem = match &object {
@@ -43,12 +46,24 @@ fn lists_of_empty_messages_end_at_the_bound() {
     for (kind, spec) in [
         ("VirtualService", json!({"http": empties(count)})),
         ("VirtualService", json!({"http": rare})),
-        ("VirtualService", json!({"http": [{"match": empties(count)}]})),
-        ("Gateway", json!({"servers": vec![json!({"port": {"number": 1}, "hosts": []}); count]})),
-        ("DestinationRule", json!({"host": "a", "subsets": vec![json!({"name": ""}); count]})),
+        (
+            "VirtualService",
+            json!({"http": [{"match": empties(count)}]}),
+        ),
+        (
+            "Gateway",
+            json!({"servers": vec![json!({"port": {"number": 1}, "hosts": []}); count]}),
+        ),
+        (
+            "DestinationRule",
+            json!({"host": "a", "subsets": vec![json!({"name": ""}); count]}),
+        ),
     ] {
         let problem = read(&dense(kind, networking, &spec)).expect_err("too much");
-        assert!(problem.0.contains("32 MiB") || problem.1.contains("32 MiB"), "{kind}: {problem:?}");
+        assert!(
+            problem.0.contains("32 MiB") || problem.1.contains("32 MiB"),
+            "{kind}: {problem:?}"
+        );
     }
 }
 

@@ -362,10 +362,13 @@ impl State {
                 let name = parameter(query, "fieldSelector").replace("metadata.name%3D", "");
                 let objects = self.objects_of(path).into_iter();
                 let found = objects.filter(|it| it["metadata"]["name"] == name);
-                Answer::Ready(json_answer(StatusCode::OK, &json!({
-                    "metadata": {"resourceVersion": self.version.to_string()},
-                    "items": found.collect::<Vec<_>>(),
-                })))
+                Answer::Ready(json_answer(
+                    StatusCode::OK,
+                    &json!({
+                        "metadata": {"resourceVersion": self.version.to_string()},
+                        "items": found.collect::<Vec<_>>(),
+                    }),
+                ))
             }
             (&Method::PATCH, Some(mut object)) => {
                 let expected = &body["metadata"]["resourceVersion"];

@@ -16,9 +16,7 @@ use myriad_model::HashTable;
 use super::texts;
 use crate::regex;
 use crate::resolve::table_of;
-use crate::settings::{
-    Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, first_names, text_rows,
-};
+use crate::settings::{Bounds, Holding, REDUCED_POINTS, ROW_TEXT_BYTES, first_names, text_rows};
 
 /// A rule with rings of [`REDUCED_POINTS`] points in place of its hash tables.
 pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {

@@ -325,7 +325,10 @@ fn who_is_deferred_keeps_nobody_from_being_taken_in_however_many_changes_wait() 
     }
     queue.push(batch(removals("heavy", count..count + 1), 3), now);
     assert!(!queue.is_full() && !queue.is_due(now));
-    assert_eq!((queue.loaded, queue.deferred_loaded), (0, QUEUE_CHANGES_MAX + 1));
+    assert_eq!(
+        (queue.loaded, queue.deferred_loaded),
+        (0, QUEUE_CHANGES_MAX + 1)
+    );
     queue.push(put("other", 0..1), now);
     let cut = queue.cut(now);
     assert_eq!(namespaces(&cut.changes), BTreeSet::from(["other"]));
@@ -349,7 +352,10 @@ fn batches_beyond_a_bound_are_told_apart_no_more() {
     let (mut queue, now) = in_debt(Shares::FAIR);
     let count = QUEUE_CHANGES_MAX + 10;
     for number in 0..count {
-        queue.push(batch(removals("heavy", number..number + 1), number as u64), now);
+        queue.push(
+            batch(removals("heavy", number..number + 1), number as u64),
+            now,
+        );
     }
     assert_eq!(queue.marks.len(), QUEUE_CHANGES_MAX);
     let (mut now, mut positions) = (now, Vec::new());
@@ -359,7 +365,10 @@ fn batches_beyond_a_bound_are_told_apart_no_more() {
         positions = cut.positions;
         queue.charge(cut.holders, Duration::ZERO, now);
     }
-    assert_eq!(positions.last(), Some(&(ObjectKind::Ingress, count as u64 - 1)));
+    assert_eq!(
+        positions.last(),
+        Some(&(ObjectKind::Ingress, count as u64 - 1))
+    );
 }
 
 #[test]
