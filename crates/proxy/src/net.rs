@@ -6,6 +6,7 @@
 
 pub(crate) mod border;
 pub(crate) mod carrier;
+pub(crate) mod chain;
 pub(crate) mod deadline;
 pub(crate) mod duplex;
 #[cfg(test)]
