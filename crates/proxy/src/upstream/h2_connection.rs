@@ -39,6 +39,13 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
 
+/// The memory that small frames of bodies may take which nobody has read, as the library counts
+/// it: 256 bytes each. Streams that nobody reads have them taken off its hands ([`Intake`]), so
+/// this is for those that come between two turns.
+///
+/// [`Intake`]: crate::net::intake::Intake
+const UNREAD_FRAMES_BYTES: usize = 16 << 20;
+
 /// The connections of one worker that carry many requests at a time.
 pub struct H2Pool {
     local: Shared,
@@ -362,6 +369,7 @@ fn builder(limits: &Limits) -> Builder {
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_reset_streams(limits.resets_max)
         .max_local_error_reset_streams(Some(limits.resets_max))
+        .data_frame_budget(UNREAD_FRAMES_BYTES)
         .max_send_buffer_size(WAITING_BYTES_MAX);
     builder
 }

@@ -11,14 +11,14 @@ use super::super::world::{Backend, PATIENCE, World, route};
 use super::put;
 
 /// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
     [&head, payload].concat()
 }
 
 /// Reads frames until that many streams have ended; their numbers.
-async fn read_streams(tcp: &mut TcpStream, count: usize) -> Vec<u32> {
+pub(super) async fn read_streams(tcp: &mut TcpStream, count: usize) -> Vec<u32> {
     let mut preface = [0; 24];
     tcp.read_exact(&mut preface).await.unwrap();
     tcp.write_all(&frame(4, 0, 0, &[])).await.unwrap();

@@ -1,0 +1,207 @@
+//! Endpoints and clients of HTTP/2 that want a connection which others share to end, or the worker
+//! to be busy or full.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use myriad_base::task;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::super::world::{Client, PATIENCE, World, route};
+use super::put;
+use super::raw::{frame, read_streams};
+use crate::codec::frame::PREFACE;
+
+const OK: &[u8] = &[0x88];
+
+/// A world with one upstream of HTTP/2, and its endpoint's socket.
+async fn world() -> (World, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut world = World::start();
+    put(&mut world, "u", listener.local_addr().unwrap());
+    world.put_route("r", route("a.example", "/", "u"));
+    world.put_domain("a.example", &["a.example"], Default::default());
+    (world, listener)
+}
+
+/// Reads the preface, and says hello. The windows that the proxy told hold from then on.
+async fn greet(tcp: &mut TcpStream) {
+    tcp.read_exact(&mut [0; 24]).await.unwrap();
+    let hello = [frame(4, 0, 0, &[]), frame(4, 1, 0, &[])].concat();
+    tcp.write_all(&hello).await.unwrap();
+}
+
+/// Reads one frame: kind, flags, stream and payload; none at the end.
+async fn read_frame(reading: &mut (impl AsyncReadExt + Unpin)) -> Option<(u8, u8, u32, Vec<u8>)> {
+    let mut head = [0; 9];
+    reading.read_exact(&mut head).await.ok()?;
+    let [a, b, c, kind, flags, stream @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    reading.read_exact(&mut payload).await.ok()?;
+    Some((kind, flags, u32::from_be_bytes(stream), payload))
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+}
+
+/// A client whose socket takes little, since it reads nothing.
+async fn deaf(world: &World, request: impl AsRef<[u8]>) -> Client<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let mut client = Client::new(socket.connect(world.address("http")).await.unwrap());
+    client.send(request).await;
+    client
+}
+
+/// The state of an endpoint that sends its first stream one byte at a time, as far as the window
+/// goes, and answers all others.
+#[derive(Default)]
+struct Drip {
+    connections: AtomicUsize,
+    window: AtomicI64,
+    sent: AtomicUsize,
+    is_done: AtomicBool,
+}
+
+async fn drip(listener: TcpListener, state: Arc<Drip>) {
+    while let Ok((mut tcp, _)) = listener.accept().await {
+        state.connections.fetch_add(1, Ordering::SeqCst);
+        greet(&mut tcp).await;
+        let (mut reading, mut writing) = tcp.into_split();
+        let (tell, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        let heard = state.clone();
+        task::spawn("reading", async move {
+            while let Some((kind, flags, stream, payload)) = read_frame(&mut reading).await {
+                match (kind, stream) {
+                    (4, _) if flags == 0 => {
+                        let all = payload.chunks(6).filter(|it| it[..2] == [0, 4]);
+                        for it in all {
+                            let bytes = u32::from_be_bytes(it[2..6].try_into().unwrap());
+                            heard.window.store(bytes.into(), Ordering::SeqCst);
+                        }
+                    }
+                    (8, 1) => {
+                        let more = u32::from_be_bytes(payload[..4].try_into().unwrap());
+                        heard.window.fetch_add(more.into(), Ordering::SeqCst);
+                    }
+                    (1, _) => _ = tell.send(stream),
+                    _ => {}
+                }
+            }
+        });
+        let state = state.clone();
+        task::spawn("writing", async move {
+            let mut is_dripping = false;
+            loop {
+                while let Ok(stream) = asked.try_recv() {
+                    is_dripping |= stream == 1;
+                    let flags = if stream == 1 { 4 } else { 5 };
+                    if writing
+                        .write_all(&frame(1, flags, stream, OK))
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+                let window = state.window.load(Ordering::SeqCst).min(1_000);
+                if is_dripping && state.is_done.load(Ordering::SeqCst) {
+                    let _ = writing.write_all(&frame(0, 1, 1, &[])).await;
+                    is_dripping = false;
+                } else if is_dripping && window > 0 {
+                    let count = usize::try_from(window).unwrap();
+                    state.window.fetch_sub(window, Ordering::SeqCst);
+                    let drops = frame(0, 0, 1, b"y").repeat(count);
+                    if writing.write_all(&drops).await.is_err() {
+                        return;
+                    }
+                    state.sent.fetch_add(count, Ordering::SeqCst);
+                } else {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_small_messages_ends_nobody_elses_requests() {
+    let (world, listener) = world().await;
+    let state = Arc::new(Drip::default());
+    task::spawn("endpoint", drip(listener, state.clone()));
+    let mut client = deaf(&world, &get("/")).await;
+    // The window stays closed for as long as several others take.
+    let mut closed = 0;
+    while closed < 20 {
+        let answer = world.ask(&get("/other")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let is_closed =
+            state.sent.load(Ordering::SeqCst) > 0 && state.window.load(Ordering::SeqCst) == 0;
+        closed = if is_closed { closed + 1 } else { 0 };
+    }
+    assert_eq!(state.connections.load(Ordering::SeqCst), 1);
+    state.is_done.store(true, Ordering::SeqCst);
+    let socket = SockRef::from(&client.stream);
+    socket.set_recv_buffer_size(1 << 20).unwrap();
+    let answer = client.read_to_end().await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let read = body.bytes().filter(|byte| *byte == b'y').count();
+    assert_eq!(read, state.sent.load(Ordering::SeqCst));
+    assert!(body.ends_with("0\r\n\r\n"));
+}
+
+/// A string of a head as it is, neither packed nor short.
+fn string(text: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x7f];
+    let mut rest = text.len() - 127;
+    while rest >= 128 {
+        bytes.push(u8::try_from(rest % 128).unwrap() | 0x80);
+        rest /= 128;
+    }
+    bytes.push(u8::try_from(rest).unwrap());
+    [&bytes, text].concat()
+}
+
+#[tokio::test]
+async fn interim_responses_end_a_request_though_its_client_reads_nothing() {
+    const STREAMS: u32 = 110;
+    const GET: &[u8] = &[0x82, 0x84, 0x86, 0x01, 9];
+    let (world, listener) = world().await;
+    let asks = (0..STREAMS).map(|number| {
+        let head = [GET, b"a.example"].concat();
+        frame(1, 5, 2 * number + 1, &head)
+    });
+    let asks: Vec<u8> = asks.flatten().collect();
+    let asks = [PREFACE, &frame(4, 0, 0, &[]), &asks].concat();
+    let _client = deaf(&world, asks).await;
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    let mut streams = read_streams(&mut tcp, STREAMS as usize).await;
+    streams.sort_unstable();
+    let last = streams.pop().unwrap();
+    // One field of 3,900 bytes, which is remembered, and then fifteen times in each head: the
+    // client's connection has no room for more of them, nor for interim responses.
+    let field = [&[0x40, 0x01, b'a'], &string(&[b'y'; 3_900])[..]].concat();
+    let mut said = frame(1, 5, streams[0], &[OK, &field].concat());
+    for stream in &streams[1..] {
+        said.extend(frame(1, 5, *stream, &[OK, &[0xbe; 15]].concat()));
+    }
+    let interim = [&[0x08, 0x03], &b"103"[..], &[0xbe]].concat();
+    said.extend(frame(1, 4, last, &interim).repeat(100));
+    let (mut reading, mut writing) = tcp.into_split();
+    let ending = async {
+        writing.write_all(&said).await.unwrap();
+        while let Some((kind, _, of, _)) = read_frame(&mut reading).await {
+            if kind == 3 && of == last {
+                return true;
+            }
+        }
+        false
+    };
+    let ended = tokio::time::timeout(PATIENCE, ending).await;
+    assert_eq!(ended, Ok(true), "the stream ends, and no other");
+}
