@@ -39,12 +39,20 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
 
+/// The streams that were reset and are remembered for a second, with what still comes for them:
+/// more than can be under way at a time.
+const RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
+
 /// The memory that small frames of bodies may take which nobody has read, as the library counts
 /// it: 256 bytes each. Streams that nobody reads have them taken off its hands ([`Intake`]), so
 /// this is for those that come between two turns.
 ///
 /// [`Intake`]: crate::net::intake::Intake
 const UNREAD_FRAMES_BYTES: usize = 16 << 20;
+
+/// The most requests of a connection. The library remembers each of them for as long as an endpoint
+/// that reads nothing has not been told of its end.
+const REQUESTS_MAX: u32 = 1 << 16;
 
 /// The connections of one worker that carry many requests at a time.
 pub struct H2Pool {
@@ -256,7 +264,7 @@ impl H2Pool {
             state,
             idle_since: Cell::new(now),
             opened: now,
-            left: Cell::new(or(own.connection_requests_max, u32::MAX)),
+            left: Cell::new(or(own.connection_requests_max, REQUESTS_MAX).min(REQUESTS_MAX)),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             idle_timeout: match own.idle_timeout.is_zero() {
                 true => self.local.limits.upstream_idle_timeout,
@@ -338,6 +346,11 @@ impl H2Stream {
         self.connection.state.is_closed.set(true);
     }
 
+    /// Whether the proxy has ended the connection for what its endpoint sent.
+    pub fn is_cut(&self) -> bool {
+        self.connection.state.has_heard_too_much()
+    }
+
     /// Waits until it is known what the endpoint offers.
     async fn settle(&self) {
         let state = &self.connection.state;
@@ -367,8 +380,10 @@ fn builder(limits: &Limits) -> Builder {
         .initial_window_size(limits.stream_window_bytes)
         .initial_connection_window_size(limits.connection_window_bytes)
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
-        .max_concurrent_reset_streams(limits.resets_max)
-        .max_local_error_reset_streams(Some(limits.resets_max))
+        .max_concurrent_reset_streams(RESETS_MAX)
+        // What comes for streams that are forgotten is no reason to end others; frames have bounds
+        // of their own (`noise`).
+        .max_local_error_reset_streams(None)
         .data_frame_budget(UNREAD_FRAMES_BYTES)
         .max_send_buffer_size(WAITING_BYTES_MAX);
     builder

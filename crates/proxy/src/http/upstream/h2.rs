@@ -514,7 +514,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     fn failed(&self, error: &::h2::Error) -> Failure {
         let failure = Failure::of(FailureKind::UpstreamClosed);
         let is_gone = error.is_go_away() && error.is_remote();
-        if is_gone || error.is_io() {
+        let is_ours = error.is_go_away() && !is_gone || self.stream.is_cut();
+        if is_gone || is_ours || error.is_io() {
             self.stream.retire();
         }
         match error.reason() {
@@ -522,6 +523,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             // The endpoint says that it has not looked at the request (RFC 9113, section 8.7).
             Some(Reason::REFUSED_STREAM) if error.is_remote() => failure.retry(Retry::Yes),
             Some(Reason::NO_ERROR) if is_gone => failure.retry(Retry::Yes),
+            _ if is_ours => failure.retry(Retry::IfIdempotent),
             Some(_) => failure,
             None => failure.retry(Retry::IfReused),
         }

@@ -121,7 +121,7 @@ impl State {
         }
     }
 
-    fn has_heard_too_much(&self) -> bool {
+    pub(super) fn has_heard_too_much(&self) -> bool {
         self.unasked.get() > UNASKED_BYTES_MAX || self.is_noisy.get()
     }
 

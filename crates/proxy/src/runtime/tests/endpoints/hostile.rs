@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::Request;
 use myriad_base::task;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::super::world::{Client, PATIENCE, World, route};
+use super::super::http2::connect;
+use super::super::inquiries::{guard, inquiry};
+use super::super::world::{Backend, Client, PATIENCE, World, route};
 use super::put;
 use super::raw::{frame, read_streams};
 use crate::codec::frame::PREFACE;
@@ -42,6 +45,17 @@ async fn read_frame(reading: &mut (impl AsyncReadExt + Unpin)) -> Option<(u8, u8
     let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
     reading.read_exact(&mut payload).await.ok()?;
     Some((kind, flags, u32::from_be_bytes(stream), payload))
+}
+
+/// Waits for a condition.
+async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "{what}");
 }
 
 fn get(path: &str) -> String {
@@ -153,6 +167,85 @@ async fn a_client_that_does_not_read_small_messages_ends_nobody_elses_requests()
     let read = body.bytes().filter(|byte| *byte == b'y').count();
     assert_eq!(read, state.sent.load(Ordering::SeqCst));
     assert!(body.ends_with("0\r\n\r\n"));
+}
+
+#[tokio::test]
+async fn clients_that_cancel_end_nobody_elses_requests() {
+    const STREAMS: usize = 50;
+    let (world, listener) = world().await;
+    let (ended, opened) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, accepted) = (ended.clone(), opened.clone());
+    task::spawn("endpoint", async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            accepted.fetch_add(1, Ordering::SeqCst);
+            let ended = counted.clone();
+            task::spawn("connection", async move {
+                greet(&mut tcp).await;
+                while let Some((kind, flags, stream, _)) = read_frame(&mut tcp).await {
+                    let said = match kind {
+                        1 if flags & 1 == 1 => frame(1, 4, stream, OK),
+                        0 if flags & 1 == 1 => frame(1, 5, stream, OK),
+                        3 => {
+                            ended.fetch_add(1, Ordering::SeqCst);
+                            frame(0, 0, stream, b"y")
+                        }
+                        _ => continue,
+                    };
+                    if tcp.write_all(&said).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    for round in 1..=20 {
+        let client = connect(&world, "a.example").await;
+        let mut answers = Vec::new();
+        for _ in 0..STREAMS {
+            let request = Request::get("https://a.example/").body(()).unwrap();
+            let mut ready = client.clone().ready().await.unwrap();
+            answers.push(ready.send_request(request, true).unwrap().0);
+        }
+        let mut bodies = Vec::new();
+        for answer in answers {
+            bodies.push(answer.await.unwrap());
+        }
+        drop((bodies, client));
+        let is_ended = || ended.load(Ordering::SeqCst) >= round * STREAMS;
+        eventually("all are cancelled", is_ended).await;
+        assert_eq!(opened.load(Ordering::SeqCst), 1, "{round}");
+    }
+    let body = "POST / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
+                Content-Length: 1\r\n\r\nx";
+    let answer = world.ask(body).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(opened.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_question_that_the_proxy_cut_off_is_asked_again() {
+    let backend = Backend::echo().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut world = World::start();
+    world.put_upstream("u", &[backend.address]);
+    put(&mut world, "auth", listener.local_addr().unwrap());
+    guard(&mut world, inquiry(), |_| {});
+    let endpoint = async {
+        let (mut first, _) = listener.accept().await.unwrap();
+        read_streams(&mut first, 1).await;
+        // DATA of no stream.
+        first.write_all(&frame(0, 0, 0, b"x")).await.unwrap();
+        let (mut second, _) = listener.accept().await.unwrap();
+        for stream in read_streams(&mut second, 1).await {
+            second.write_all(&frame(1, 5, stream, OK)).await.unwrap();
+        }
+        (first, second)
+    };
+    let get = get("/");
+    let asking = async { tokio::join!(world.ask(&get), endpoint) };
+    let (answer, _open) = tokio::time::timeout(PATIENCE, asking).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(backend.requests(), 1);
 }
 
 /// A string of a head as it is, neither packed nor short.
