@@ -170,6 +170,36 @@ async fn a_client_that_does_not_read_small_messages_ends_nobody_elses_requests()
 }
 
 #[tokio::test]
+async fn frames_with_nothing_in_them_use_nothing_up() {
+    let (world, listener) = world().await;
+    task::spawn("endpoint", async move {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        greet(&mut tcp).await;
+        while let Some((kind, _, stream, _)) = read_frame(&mut tcp).await {
+            if kind == 1 {
+                tcp.write_all(&frame(1, 4, stream, OK)).await.unwrap();
+                // Cut within the head of one, so that the parts come alone.
+                let empty = frame(0, 0, stream, &[]).repeat(30);
+                let (first, rest) = empty.split_at(9 * 15 + 5);
+                for part in [first, rest, &frame(0, 1, stream, b"end")] {
+                    tcp.write_all(part).await.unwrap();
+                    tcp.flush().await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+    for number in 0..20 {
+        let answer = world.ask(&get("/")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{number}: {answer}");
+        assert!(answer.contains("end"), "{number}: {answer}");
+    }
+    world
+        .counts("upstream_connections_total{event=\"opened\"} 1\n")
+        .await;
+}
+
+#[tokio::test]
 async fn clients_that_cancel_end_nobody_elses_requests() {
     const STREAMS: usize = 50;
     let (world, listener) = world().await;
@@ -297,4 +327,36 @@ async fn interim_responses_end_a_request_though_its_client_reads_nothing() {
     };
     let ended = tokio::time::timeout(PATIENCE, ending).await;
     assert_eq!(ended, Ok(true), "the stream ends, and no other");
+}
+
+#[tokio::test]
+async fn heads_that_unpack_to_very_much_end_the_connection() {
+    for is_asked in [true, false] {
+        let (world, listener) = world().await;
+        let mut client = world.client().await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            .await;
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        let stream = read_streams(&mut tcp, 1).await[0];
+        if !is_asked {
+            tcp.write_all(&frame(1, 5, stream, OK)).await.unwrap();
+            client.read_until("\r\n\r\n").await;
+        }
+        // 16,000 fields in each, which are one byte as they are packed.
+        let late = frame(1, 5, stream, &[0x90; 16_000]);
+        let sending = async {
+            for _ in 0..10 {
+                if tcp.write_all(&late).await.is_err() {
+                    return;
+                }
+            }
+            while read_frame(&mut tcp).await.is_some() {}
+        };
+        let ended = tokio::time::timeout(PATIENCE, sending).await;
+        assert!(ended.is_ok(), "goes on with {is_asked}");
+        world
+            .counts("upstream_connections_total{event=\"evicted\"} 1\n")
+            .await;
+    }
 }

@@ -113,7 +113,7 @@ fn floods(stream: u32) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
         ("WINDOW_UPDATE", Vec::new(), frame(8, 0, 0, &[0, 0, 0, 1])),
         ("PRIORITY", Vec::new(), frame(2, 0, 9, &[0, 0, 0, 0, 1])),
         ("unknown", Vec::new(), frame(0xee, 0, 0, &[])),
-        // These two the library bounds by itself.
+        // The answer has begun with the first of these, and the other the library bounds by itself.
         (
             "DATA",
             frame(1, 4, stream, &[0x88]),
