@@ -17,6 +17,7 @@ use super::super::world::{Backend, Client, PATIENCE, World, route};
 use super::put;
 use super::raw::{frame, read_streams};
 use crate::codec::frame::PREFACE;
+use crate::limits::Limits;
 
 const OK: &[u8] = &[0x88];
 
@@ -359,4 +360,114 @@ async fn heads_that_unpack_to_very_much_end_the_connection() {
             .counts("upstream_connections_total{event=\"evicted\"} 1\n")
             .await;
     }
+}
+
+/// An endpoint that offers no further streams, and answers or does not. How many of its
+/// connections are open, and were.
+async fn full(listener: TcpListener, answers: bool, counts: Arc<[AtomicUsize; 2]>) {
+    while let Ok((mut tcp, _)) = listener.accept().await {
+        counts
+            .iter()
+            .for_each(|count| _ = count.fetch_add(1, Ordering::SeqCst));
+        let counts = counts.clone();
+        task::spawn("connection", async move {
+            greet(&mut tcp).await;
+            while let Some((kind, _, stream, _)) = read_frame(&mut tcp).await {
+                if kind == 1 {
+                    let none = frame(4, 0, 0, &[0, 3, 0, 0, 0, 0]);
+                    let answer = frame(1, 5, stream, OK);
+                    let said = match answers {
+                        true => [none, answer].concat(),
+                        false => none,
+                    };
+                    tcp.write_all(&said).await.unwrap();
+                }
+            }
+            counts[0].fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+#[tokio::test]
+async fn connections_that_offer_no_streams_do_not_stay() {
+    let (world, listener) = world().await;
+    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    task::spawn("endpoint", full(listener, true, counts.clone()));
+    for _ in 0..20 {
+        let answer = world.ask(&get("/")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    eventually("all but one are closed", || {
+        counts[0].load(Ordering::SeqCst) <= 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_offers_no_streams_gets_few_connections() {
+    const MAX: usize = 8;
+    let (world, listener) = world().await;
+    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    task::spawn("endpoint", full(listener, false, counts.clone()));
+    let mut waiting = Vec::new();
+    for number in 1..=MAX {
+        let mut client = world.client().await;
+        client.send(get("/")).await;
+        waiting.push(client);
+        eventually("each has one", || {
+            counts[1].load(Ordering::SeqCst) == number
+        })
+        .await;
+        // What the endpoint offers is known once it is answered.
+        world
+            .counts(&format!(
+                "upstream_connections_total{{event=\"opened\"}} {number}\n"
+            ))
+            .await;
+    }
+    // The last of them may not have said so yet.
+    let mut refused = 0;
+    for _ in 0..10 {
+        let mut client = world.client().await;
+        client.send(get("/")).await;
+        let head = client.read_until("\r\n\r\n");
+        if let Ok(head) = tokio::time::timeout(Duration::from_secs(1), head).await {
+            assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+            refused += 1;
+        } else {
+            waiting.push(client);
+        }
+        if refused > 3 {
+            break;
+        }
+    }
+    assert!(refused > 3);
+    assert!(counts[1].load(Ordering::SeqCst) <= MAX + 2);
+    world
+        .counts("upstream_overflows_total{limit=\"streams\"} 4\n")
+        .await;
+}
+
+#[tokio::test]
+async fn the_connection_that_was_idle_for_longest_makes_room() {
+    let backends = [
+        Backend::saying("ok").await,
+        Backend::saying("ok").await,
+        Backend::saying("ok").await,
+    ];
+    let mut limits = Limits::default();
+    limits.set("idle_endpoints=2").unwrap();
+    let mut world = World::limited(limits);
+    for (number, backend) in backends.iter().enumerate() {
+        let (host, name) = (format!("{number}.example"), format!("u{number}"));
+        world.put_upstream(&name, &[backend.address]);
+        world.put_route(&name, route(&host, "/", &name));
+    }
+    for number in [0, 1, 2, 2, 1, 0] {
+        let host = format!("{number}.example");
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert!(world.ask(&request).await.starts_with("HTTP/1.1 200"));
+    }
+    let opened = backends.each_ref().map(Backend::connections);
+    assert_eq!(opened, [2, 1, 1]);
 }
