@@ -122,6 +122,9 @@ pub enum Retry {
     /// Only on a connection that had served before: the endpoint most likely closed it while
     /// it was idle.
     IfReused,
+    /// Only what may be done twice: the proxy itself has ended the connection, and whoever shared
+    /// it may be the cause.
+    IfIdempotent,
 }
 
 /// One failed request.

@@ -6,8 +6,10 @@
 
 pub(crate) mod border;
 pub(crate) mod carrier;
+pub(crate) mod chain;
 pub(crate) mod deadline;
 pub(crate) mod duplex;
+pub(crate) mod intake;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "a library there, a module of tests here")]
 #[path = "../../lab/src/name_server.rs"]

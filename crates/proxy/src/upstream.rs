@@ -7,6 +7,7 @@ pub mod endpoint;
 pub mod entry;
 pub mod h1_connection;
 pub mod h2_connection;
+pub mod idle;
 mod noise;
 pub mod original;
 pub mod resolve;

@@ -56,9 +56,10 @@ pub struct Worker {
 impl Worker {
     /// A worker that has not served anything.
     pub fn new(local: Shared, tables: Arc<ArcSwap<Tables>>, spans: Spans) -> Self {
+        let h1_pool = H1Pool::new(local.clone());
         Worker {
-            h1_pool: H1Pool::new(local.clone()),
-            h2_pool: H2Pool::new(local.clone()),
+            h2_pool: H2Pool::new(local.clone(), &h1_pool),
+            h1_pool,
             local,
             tables,
             spans,

@@ -3,22 +3,23 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
-use ::h2::{Reason, RecvStream, SendStream};
+use ::h2::{Reason, SendStream};
 use bytes::Bytes;
 
 use super::duplex::Flow;
+use super::intake::Intake;
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 
 /// Both halves of a stream whose heads were exchanged.
 pub struct Carrier {
-    receive: RecvStream,
+    receive: Intake,
     send: SendStream<Bytes>,
     is_closed: bool,
 }
 
 impl Carrier {
     /// The stream of these halves.
-    pub fn new(receive: RecvStream, send: SendStream<Bytes>) -> Self {
+    pub fn new(receive: Intake, send: SendStream<Bytes>) -> Self {
         Carrier {
             receive,
             send,
@@ -41,9 +42,8 @@ impl Flow for Carrier {
                 // Nothing is not the end.
                 Some(Ok(data)) if data.is_empty() => {}
                 Some(Ok(data)) => {
+                    // No more is read before this is written.
                     buffer.get_or_insert_with(Buffer::take).append(&data);
-                    // No more is read before this is written, so the window opens now.
-                    let _ = self.receive.flow_control().release_capacity(data.len());
                     return Poll::Ready(Ok(data.len()));
                 }
             }
@@ -95,8 +95,12 @@ impl Flow for Carrier {
         Poll::Ready(Ok(()))
     }
 
+    fn soak(&mut self, context: &mut Context<'_>) {
+        self.receive.soak(context);
+    }
+
     /// As much as the endpoint has sent and nobody has read.
     fn kept(&mut self) -> usize {
-        self.receive.flow_control().used_capacity()
+        self.receive.unread()
     }
 }

@@ -48,6 +48,9 @@ pub trait Flow {
     /// The errors of the connection.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Takes what has come while nobody reads, where each part of it would cost more elsewhere.
+    fn soak(&mut self, _context: &mut Context<'_>) {}
+
     /// How many bytes of memory the end keeps of what was not read or not sent yet.
     fn kept(&mut self) -> usize {
         0
@@ -211,6 +214,7 @@ impl Half {
                     .map_err(writing)?
                     .is_pending()
                 {
+                    from.soak(context);
                     break;
                 }
                 self.waiting = None;
@@ -225,7 +229,10 @@ impl Half {
                 break;
             }
             let filled = match room {
-                0 => Poll::Pending,
+                0 => {
+                    from.soak(context);
+                    Poll::Pending
+                }
                 _ => from.poll_fill(context, &mut self.waiting, room),
             };
             match filled {

@@ -114,6 +114,8 @@ pub enum Count {
     OverflowRequests,
     /// Requests refused because as many wait for a connection to their upstream as may.
     OverflowPending,
+    /// Requests refused because their endpoint takes no streams on several connections.
+    OverflowStreams,
     /// Certificate keys parsed.
     KeyParsed,
     /// Parsed keys forgotten because of the limit.

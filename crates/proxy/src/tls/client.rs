@@ -17,6 +17,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use super::distinguished_name::DistinguishedText;
+use crate::net::chain;
 use crate::route::downstream_connection::VerifiedPeer;
 use crate::upstream::secure::is_identity;
 
@@ -57,7 +58,8 @@ impl ClientCertVerifier for Asking {
             // the handshake, for routes to judge.
             return Ok(ClientCertVerified::assertion());
         }
-        let verified = self.trust.verify_client_cert(leaf, issuers, now)?;
+        let issuers = chain::issuers(leaf, issuers, 0);
+        let verified = self.trust.verify_client_cert(leaf, &issuers, now)?;
         let domains = self.mesh.as_deref();
         let is_admitted = domains.is_none_or(|domains| is_workload(leaf, domains));
         match is_admitted && satisfies(&self.auth, leaf) {
@@ -227,4 +229,96 @@ fn sha256(bytes: &[u8]) -> Option<[u8; 32]> {
     };
     let hash = suite.common.hash_provider.hash(bytes);
     hash.as_ref().try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use myriad_base::clock;
+    use myriad_model::{ClientAuth, ClientAuthMode};
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rustls::crypto::aws_lc_rs;
+    use rustls::pki_types::{CertificateDer, UnixTime};
+    use rustls::server::WebPkiClientVerifier;
+    use rustls::server::danger::ClientCertVerifier;
+    use rustls::{CertificateError, Error, RootCertStore};
+
+    use super::Asking;
+
+    type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+    fn authority(name: &str, by: Option<&Issuer>) -> Issuer {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        match by {
+            Some(issuer) => CertifiedIssuer::signed_by(params, key, issuer).unwrap(),
+            None => CertifiedIssuer::self_signed(params, key).unwrap(),
+        }
+    }
+
+    fn leaf(by: &Issuer) -> CertificateDer<'static> {
+        let params = CertificateParams::new(vec!["leaf".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        params.signed_by(&key, by).unwrap().der().clone()
+    }
+
+    fn asking(root: &Issuer) -> Asking {
+        let mut roots = RootCertStore::empty();
+        roots.add(root.der().clone()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+        Asking {
+            trust: builder.build().unwrap(),
+            auth: Arc::new(ClientAuth {
+                trust: "t".into(),
+                mode: ClientAuthMode::Required,
+                subject_alt_names: Box::default(),
+                key_hashes: Box::default(),
+                certificate_hashes: Box::default(),
+                depth: 0,
+            }),
+            mesh: None,
+        }
+    }
+
+    fn verified(
+        asking: &Asking,
+        leaf: &CertificateDer<'_>,
+        issuers: &[CertificateDer<'_>],
+    ) -> Result<(), Error> {
+        let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
+        let now = UnixTime::since_unix_epoch(now);
+        asking.verify_client_cert(leaf, issuers, now).map(|_| ())
+    }
+
+    #[test]
+    fn issuers_of_one_name_do_not_multiply() {
+        let root = authority("root", None);
+        let asking = asking(&root);
+        // Each of them might have signed each.
+        let forger = authority("x", None);
+        let many: Vec<_> = (0..55)
+            .map(|_| authority("x", Some(&forger)).der().clone())
+            .collect();
+        let refused = verified(&asking, &leaf(&forger), &many);
+        let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        assert_eq!(refused, Err(unknown));
+    }
+
+    #[test]
+    fn honest_chains_are_believed_in_any_order() {
+        let root = authority("root", None);
+        let (first, other) = (authority("first", Some(&root)), authority("other", None));
+        let second = authority("second", Some(&first));
+        let asking = asking(&root);
+        let mut issuers = [other.der(), first.der(), second.der(), root.der()].map(Clone::clone);
+        let leaf = leaf(&second);
+        assert_eq!(verified(&asking, &leaf, &issuers), Ok(()));
+        issuers.reverse();
+        assert_eq!(verified(&asking, &leaf, &issuers), Ok(()));
+    }
 }

@@ -12,6 +12,7 @@ use x509_parser::prelude::FromDer;
 
 use super::client;
 use super::distinguished_name::DistinguishedText;
+use crate::net::chain;
 use crate::route::shown_certificate::{CertificateVerdict, ShownCertificate};
 use crate::route::trust::TrustEntry;
 
@@ -60,13 +61,9 @@ fn verify(
     let Some(verifier) = trust.verifier(auth.mode) else {
         return REFUSED;
     };
-    // A client sends its issuers in order.
-    let issuers = match usize::from(auth.depth) {
-        0 => issuers,
-        depth => issuers.get(..depth).unwrap_or(issuers),
-    };
+    let issuers = chain::issuers(leaf, issuers, auth.depth.into());
     let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
-    match verifier.verify_client_cert(leaf, issuers, UnixTime::since_unix_epoch(now)) {
+    match verifier.verify_client_cert(leaf, &issuers, UnixTime::since_unix_epoch(now)) {
         Ok(_) if client::satisfies(auth, leaf) => CertificateVerdict::Verified,
         Err(Error::InvalidCertificate(error)) => verdict_of(&error),
         Ok(_) | Err(_) => REFUSED,

@@ -30,6 +30,8 @@ pub struct UpstreamEntry {
     pub hash: u64,
     /// Its name, shared with whichever part is there.
     pub name: Name,
+    /// The namespace that it is of, by its hash.
+    pub owner: u64,
     /// The resource of kind upstream.
     pub upstream: Option<SealedArc>,
     /// The resources of kind endpoints, by name: one, unless there are many endpoints.
@@ -124,6 +126,7 @@ impl UpstreamEntry {
         UpstreamEntry {
             hash: hash_of(&name),
             name,
+            owner,
             upstream,
             endpoints,
             slices,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
 
 use super::dial::{self, Dial};
+use super::idle::{Idle, IdleConnections, Leaving, Shelves};
 use super::secure::ClientConfigs;
 use crate::balance::Endpoint;
 use crate::balance::usage::{HeldUsage, Usage, UsageKind};
@@ -110,6 +112,7 @@ impl ConnectionKey {
 
 struct Waiting {
     connection: H1Connection,
+    idle: Idle,
     since: Instant,
     timeout: Duration,
 }
@@ -124,20 +127,47 @@ struct Shelf {
 /// The connections of one worker that wait for their next request.
 pub struct H1Pool {
     local: Shared,
-    shelves: RefCell<HashMap<ConnectionKey, Shelf, RandomState>>,
-    count: Cell<usize>,
+    shelves: Rc<H1Shelves>,
+    /// The connections that carry nothing, of either version.
+    pub(super) idle: Rc<IdleConnections>,
     /// Requests that wait for a connection of an upstream that bears only so many.
     queued: Cell<usize>,
     configs: ClientConfigs,
 }
 
+#[derive(Default)]
+struct H1Shelves {
+    shelves: RefCell<HashMap<ConnectionKey, Shelf, RandomState>>,
+    count: Cell<usize>,
+}
+
+impl Shelves for H1Shelves {
+    fn list(&self, to: &mut Vec<Idle>) {
+        let shelves = self.shelves.borrow();
+        let waiting = shelves.values().flat_map(|shelf| &shelf.waiting);
+        to.extend(waiting.map(|waiting| waiting.idle));
+    }
+
+    fn drop_leaving(&self, leaving: &Leaving) -> usize {
+        let mut count = 0;
+        self.shelves.borrow_mut().retain(|_, shelf| {
+            shelf.waiting.retain(|waiting| !leaving.has(waiting.idle));
+            count += shelf.waiting.len();
+            !shelf.waiting.is_empty()
+        });
+        self.count.replace(count) - count
+    }
+}
+
 impl H1Pool {
     /// An empty pool of connections.
     pub fn new(local: Shared) -> Self {
+        let (shelves, idle) = (Rc::<H1Shelves>::default(), Rc::<IdleConnections>::default());
+        idle.join(shelves.clone());
         H1Pool {
             local,
-            shelves: RefCell::default(),
-            count: Cell::new(0),
+            shelves,
+            idle,
             queued: Cell::new(0),
             configs: ClientConfigs::default(),
         }
@@ -205,10 +235,10 @@ impl H1Pool {
     /// A connection that waits, if there is one that still lives.
     pub fn take(&self, dial: &Dial<'_>) -> Option<H1Connection> {
         let key = ConnectionKey::new(dial);
-        let mut shelves = self.shelves.borrow_mut();
+        let mut shelves = self.shelves.shelves.borrow_mut();
         let shelf = shelves.get_mut(&key)?;
         while let Some(mut waiting) = shelf.waiting.pop_back() {
-            self.count.set(self.count.get() - 1);
+            self.forget(1);
             if is_alive(&mut waiting.connection.stream) {
                 waiting.connection.is_reused = true;
                 self.local.counts.add(Count::UpstreamReused);
@@ -265,11 +295,12 @@ impl H1Pool {
                 timeout = own.idle_timeout;
             }
         }
-        let mut shelves = self.shelves.borrow_mut();
-        if self.count.get() >= limits.idle_endpoints_max {
+        self.make_room();
+        if limits.idle_endpoints_max == 0 {
             self.local.counts.add(Count::UpstreamEvicted);
             return;
         }
+        let mut shelves = self.shelves.shelves.borrow_mut();
         let shelf = shelves
             .entry(connection.key.clone())
             .or_insert_with(|| Shelf {
@@ -278,20 +309,50 @@ impl H1Pool {
             });
         if shelf.waiting.len() >= limits.idle_per_endpoint_max {
             self.local.counts.add(Count::UpstreamEvicted);
-            shelf.waiting.pop_front();
-            self.count.set(self.count.get() - 1);
+            if shelf.waiting.pop_front().is_none() {
+                return;
+            }
+            self.forget(1);
         }
+        let number = self.idle.begin();
         let since = clock::now();
         shelf.waiting.push_back(Waiting {
             connection,
+            idle: Idle {
+                number,
+                owner: dial.upstream.owner,
+            },
             since,
             timeout,
         });
-        self.count.set(self.count.get() + 1);
+        let count = &self.shelves.count;
+        count.set(count.get() + 1);
         drop(shelves);
         if self.queued.get() > 0 {
             dial.upstream.usage.freed.notify_waiters();
         }
+    }
+
+    /// Sees to it that there is a place for one more connection that carries nothing.
+    pub(super) fn make_room(&self) {
+        self.trim(self.local.limits.idle_endpoints_max);
+    }
+
+    fn trim(&self, max: usize) {
+        let gone = self.idle.make_room(max);
+        if gone > 0 {
+            self.idle.end(gone);
+            self.local
+                .counts
+                .add_many(Count::UpstreamEvicted, gone as u64);
+        }
+    }
+
+    /// Forgets so many that waited.
+    fn forget(&self, count: usize) {
+        let waiting = &self.shelves.count;
+        waiting.set(waiting.get() - count);
+        self.idle.end(count);
     }
 
     /// Drops a connection that waits in a place that another one needs: for another endpoint of
@@ -301,11 +362,11 @@ impl H1Pool {
             let held = waiting.connection.held.as_ref();
             held.is_some_and(|held| std::ptr::eq(held.usage(), &**usage))
         };
-        let mut shelves = self.shelves.borrow_mut();
+        let mut shelves = self.shelves.shelves.borrow_mut();
         for shelf in shelves.values_mut() {
             if let Some(index) = shelf.waiting.iter().position(is_its_own) {
                 shelf.waiting.remove(index);
-                self.count.set(self.count.get() - 1);
+                self.forget(1);
                 return true;
             }
         }
@@ -323,7 +384,8 @@ impl H1Pool {
     pub fn sweep(&self) {
         let now = clock::now();
         let mut count = 0;
-        self.shelves.borrow_mut().retain(|_, shelf| {
+        let mut shelves = self.shelves.shelves.borrow_mut();
+        shelves.retain(|_, shelf| {
             if shelf.target.strong_count() == 0 {
                 return false;
             }
@@ -339,23 +401,27 @@ impl H1Pool {
             count += shelf.waiting.len();
             !shelf.waiting.is_empty()
         });
-        self.count.set(count);
+        drop(shelves);
+        self.forget(self.len() - count);
+        let max = self.local.limits.idle_endpoints_max;
+        // Those of HTTP/2 become idle without a look at others.
+        self.trim(max.saturating_add(1));
     }
 
     /// How many connections wait.
     pub fn len(&self) -> usize {
-        self.count.get()
+        self.shelves.count.get()
     }
 
     /// Whether no connection waits.
     pub fn is_empty(&self) -> bool {
-        self.count.get() == 0
+        self.len() == 0
     }
 
     /// Drops all connections.
     pub fn clear(&self) {
-        self.shelves.borrow_mut().clear();
-        self.count.set(0);
+        self.shelves.shelves.borrow_mut().clear();
+        self.forget(self.len());
     }
 
     async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::dial::Dial;
 use super::h1_connection::{ConnectionKey, H1Pool};
+use super::idle::{Idle, IdleConnections, Leaving, Shelves};
 use crate::balance::Endpoint;
 use crate::balance::usage::HeldUsage;
 use crate::failure::{Failure, FailureKind, Retry};
@@ -39,10 +40,59 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
 
+/// The most connections of one worker to one endpoint that offers no streams on any of them: it
+/// may have good reason to end one, and none to be opened ever more.
+const STREAMLESS_MAX: usize = 8;
+
+/// The streams that were reset and are remembered for a second, with what still comes for them:
+/// more than can be under way at a time.
+const RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
+
+/// The memory that small frames of bodies may take which nobody has read, as the library counts
+/// it: 256 bytes each. Streams that nobody reads have them taken off its hands ([`Intake`]), so
+/// this is for those that come between two turns.
+///
+/// [`Intake`]: crate::net::intake::Intake
+const UNREAD_FRAMES_BYTES: usize = 16 << 20;
+
+/// The most requests of a connection. The library remembers each of them for as long as an endpoint
+/// that reads nothing has not been told of its end.
+const REQUESTS_MAX: u32 = 1 << 16;
+
 /// The connections of one worker that carry many requests at a time.
 pub struct H2Pool {
     local: Shared,
-    shelves: RefCell<HashMap<ConnectionKey, Rc<Shelf>, RandomState>>,
+    shelves: Rc<H2Shelves>,
+    /// The connections that carry nothing, of either version.
+    idle: Rc<IdleConnections>,
+}
+
+#[derive(Default)]
+struct H2Shelves(RefCell<HashMap<ConnectionKey, Rc<Shelf>, RandomState>>);
+
+impl Shelves for H2Shelves {
+    fn list(&self, to: &mut Vec<Idle>) {
+        for shelf in self.0.borrow().values() {
+            let connections = shelf.connections.borrow();
+            to.extend(connections.iter().filter_map(|it| it.idle.get()));
+        }
+    }
+
+    fn drop_leaving(&self, leaving: &Leaving) -> usize {
+        let mut count = 0;
+        for shelf in self.0.borrow().values() {
+            shelf.connections.borrow_mut().retain(|connection| {
+                let goes = connection.idle.get().is_some_and(|idle| leaving.has(idle));
+                if goes {
+                    // Counted by who asks for it.
+                    connection.idle.set(None);
+                    count += 1;
+                }
+                !goes
+            });
+        }
+        count
+    }
 }
 
 /// The connections to one endpoint.
@@ -60,6 +110,10 @@ struct H2Connection {
     state: Rc<State>,
     /// When it last had nothing to carry.
     idle_since: Cell<Instant>,
+    /// Its place among those that carry nothing, while it does.
+    idle: Cell<Option<Idle>>,
+    owner: u64,
+    all_idle: Rc<IdleConnections>,
     opened: Instant,
     /// Requests that it may still take.
     left: Cell<u32>,
@@ -91,11 +145,14 @@ impl Drop for Opening {
 }
 
 impl H2Pool {
-    /// An empty pool of connections.
-    pub fn new(local: Shared) -> Self {
+    /// An empty pool of connections, beside those of HTTP/1.
+    pub fn new(local: Shared, h1_pool: &H1Pool) -> Self {
+        let (shelves, idle) = (Rc::<H2Shelves>::default(), h1_pool.idle.clone());
+        idle.join(shelves.clone());
         H2Pool {
             local,
-            shelves: RefCell::default(),
+            shelves,
+            idle,
         }
     }
 
@@ -140,14 +197,14 @@ impl H2Pool {
     /// Streams that they still carry end first.
     pub fn sweep(&self) {
         let now = clock::now();
-        self.shelves.borrow_mut().retain(|_, shelf| {
+        self.shelves.0.borrow_mut().retain(|_, shelf| {
             let is_known = shelf.target.strong_count() > 0;
             let mut connections = shelf.connections.borrow_mut();
             connections.retain(|connection| {
                 let idle = now.duration_since(connection.idle_since.get());
                 let state = &connection.state;
                 let is_idle = state.active.get() == 0 && idle >= connection.idle_timeout;
-                let is_wanted = is_known && !state.is_closed.get();
+                let is_wanted = is_known && !state.is_closed.get() && !connection.is_spent();
                 if is_wanted && is_idle {
                     self.local.counts.add(Count::UpstreamIdle);
                 }
@@ -159,7 +216,7 @@ impl H2Pool {
 
     /// How many connections there are.
     pub fn len(&self) -> usize {
-        let shelves = self.shelves.borrow();
+        let shelves = self.shelves.0.borrow();
         let lengths = shelves
             .values()
             .map(|shelf| shelf.connections.borrow().len());
@@ -173,12 +230,12 @@ impl H2Pool {
 
     /// Drops all connections, once they carry nothing any more.
     pub fn clear(&self) {
-        self.shelves.borrow_mut().clear();
+        self.shelves.0.borrow_mut().clear();
     }
 
     fn shelf(&self, dial: &Dial<'_>) -> Rc<Shelf> {
         let key = ConnectionKey::new(dial);
-        let mut shelves = self.shelves.borrow_mut();
+        let mut shelves = self.shelves.0.borrow_mut();
         let shelf = shelves.entry(key).or_insert_with(|| {
             Rc::new(Shelf {
                 target: Arc::downgrade(dial.target),
@@ -206,6 +263,9 @@ impl H2Pool {
             }
             if shelf.is_opening.get() {
                 opened.await;
+            } else if shelf.streamless() >= STREAMLESS_MAX {
+                self.local.counts.add(Count::OverflowStreams);
+                return Err(FailureKind::Overflow.into());
             } else if let Some(held) = h1_pool.admit(dial) {
                 break held;
             } else if let Some(stream) = shelf.least_busy() {
@@ -224,7 +284,8 @@ impl H2Pool {
         let handshake = builder(limits).handshake(bounded).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
         let (send, connected) = handshake.map_err(|_| failed)?;
-        let connection = Rc::new(self.connection((send, state.clone()), dial.limits(), held));
+        h1_pool.make_room();
+        let connection = Rc::new(self.connection((send, state.clone()), dial, held));
         let rule = dial.limits().and_then(|limits| limits.ping);
         let (window, counts) = (Window::new(limits), self.local.counts.clone());
         let driving = driver::run(connected, state, window, rule, counts);
@@ -236,11 +297,11 @@ impl H2Pool {
     fn connection(
         &self,
         (send, state): (SendRequest<Bytes>, Rc<State>),
-        limits: Option<&UpstreamLimits>,
+        dial: &Dial<'_>,
         held: Option<HeldUsage>,
     ) -> H2Connection {
         let default = UpstreamLimits::default();
-        let own = limits.unwrap_or(&default);
+        let own = dial.limits().unwrap_or(&default);
         let or = |value: u32, other: u32| if value == 0 { other } else { value };
         let streams_max = or(own.streams_max, STREAMS_MAX).min(STREAMS_MAX);
         let now = clock::now();
@@ -248,8 +309,11 @@ impl H2Pool {
             send,
             state,
             idle_since: Cell::new(now),
+            idle: Cell::new(None),
+            owner: dial.upstream.owner,
+            all_idle: self.idle.clone(),
             opened: now,
-            left: Cell::new(or(own.connection_requests_max, u32::MAX)),
+            left: Cell::new(or(own.connection_requests_max, REQUESTS_MAX).min(REQUESTS_MAX)),
             streams_max: usize::try_from(streams_max).unwrap_or(usize::MAX),
             idle_timeout: match own.idle_timeout.is_zero() {
                 true => self.local.limits.upstream_idle_timeout,
@@ -272,6 +336,7 @@ impl Shelf {
                 .position(|connection| connection.has_room());
             let index = match free {
                 Some(index) => index,
+                None if drop_spent(&mut connections) => continue,
                 None if connections.len() < CONNECTIONS_MAX => return None,
                 None => {
                     drop(connections);
@@ -286,6 +351,12 @@ impl Shelf {
         }
     }
 
+    /// How many connections there are on which the endpoint takes no stream.
+    fn streamless(&self) -> usize {
+        let connections = self.connections.borrow();
+        connections.iter().filter(|it| it.is_streamless()).count()
+    }
+
     /// A stream that has to be waited for, where no more connections may be opened.
     fn least_busy(&self) -> Option<H2Stream> {
         let connections = self.connections.borrow();
@@ -295,7 +366,24 @@ impl Shelf {
     }
 }
 
+/// Drops the connections that carry nothing and never will; whether there were any.
+fn drop_spent(connections: &mut Vec<Rc<H2Connection>>) -> bool {
+    let before = connections.len();
+    connections.retain(|connection| !connection.is_spent());
+    connections.len() < before
+}
+
 impl H2Connection {
+    /// Whether its endpoint takes no stream at all on it.
+    fn is_streamless(&self) -> bool {
+        self.send.current_max_send_streams() == 0
+    }
+
+    /// Whether it carries nothing and takes nothing.
+    fn is_spent(&self) -> bool {
+        self.state.active.get() == 0 && self.is_streamless()
+    }
+
     fn has_room(&self) -> bool {
         let bound = self.send.current_max_send_streams().min(self.streams_max);
         self.state.active.get() < bound
@@ -314,6 +402,9 @@ impl H2Connection {
     fn stream(self: &Rc<Self>, is_reused: bool) -> H2Stream {
         let active = &self.state.active;
         active.set(active.get() + 1);
+        if self.idle.take().is_some() {
+            self.all_idle.end(1);
+        }
         self.state.unasked.set(0);
         self.state.begun.set(self.state.begun.get() + 1);
         self.left.set(self.left.get().saturating_sub(1));
@@ -329,6 +420,11 @@ impl H2Stream {
     /// The connection takes no more requests.
     pub fn retire(&self) {
         self.connection.state.is_closed.set(true);
+    }
+
+    /// Whether the proxy has ended the connection for what its endpoint sent.
+    pub fn is_cut(&self) -> bool {
+        self.connection.state.has_heard_too_much()
     }
 
     /// Waits until it is known what the endpoint offers.
@@ -350,6 +446,18 @@ impl Drop for H2Stream {
         let active = &connection.state.active;
         active.set(active.get() - 1);
         connection.idle_since.set(clock::now());
+        if active.get() == 0 {
+            let (number, owner) = (connection.all_idle.begin(), connection.owner);
+            connection.idle.set(Some(Idle { number, owner }));
+        }
+    }
+}
+
+impl Drop for H2Connection {
+    fn drop(&mut self) {
+        if self.idle.get().is_some() {
+            self.all_idle.end(1);
+        }
     }
 }
 
@@ -360,8 +468,11 @@ fn builder(limits: &Limits) -> Builder {
         .initial_window_size(limits.stream_window_bytes)
         .initial_connection_window_size(limits.connection_window_bytes)
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
-        .max_concurrent_reset_streams(limits.resets_max)
-        .max_local_error_reset_streams(Some(limits.resets_max))
+        .max_concurrent_reset_streams(RESETS_MAX)
+        // What comes for streams that are forgotten is no reason to end others; frames have bounds
+        // of their own (`noise`).
+        .max_local_error_reset_streams(None)
+        .data_frame_budget(UNREAD_FRAMES_BYTES)
         .max_send_buffer_size(WAITING_BYTES_MAX);
     builder
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::h2::client::ResponseFuture;
-use ::h2::{Reason, RecvStream, SendStream};
+use ::h2::{Reason, SendStream};
 use bytes::Bytes;
 use http::header::{HeaderValue, UPGRADE};
 
@@ -21,6 +21,7 @@ use crate::failure::{Failure, FailureKind, Retry};
 use crate::http::answer::reason;
 use crate::http::peer::Peer;
 use crate::net::carrier::Carrier;
+use crate::net::intake::Intake;
 use crate::policy::retry::Event;
 use crate::upstream::h2_connection::{H2Stream, WAITING_BYTES_MAX};
 
@@ -50,9 +51,11 @@ enum Response {
     /// The request has not begun.
     Unasked,
     Head(ResponseFuture),
-    Body(RecvStream),
+    /// The head has come, and the client's end has no room for it. Boxed, because it is rare.
+    Waiting(Box<(http::response::Parts, Intake)>),
+    Body(Intake),
     /// The stream carries another protocol.
-    Carried(RecvStream),
+    Carried(Intake),
     Done,
     /// It is not passed on.
     Refused,
@@ -131,7 +134,11 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     /// Tells how much is held for the request: where the client takes nothing, as much as the
     /// endpoint may send before it waits.
     fn hold(&mut self) {
-        let is_coming = matches!(self.response, Response::Head(_) | Response::Body(_));
+        let (is_coming, head) = match &self.response {
+            Response::Waiting(waiting) => (true, head_bytes(&waiting.0.headers)),
+            Response::Head(_) | Response::Body(_) => (true, 0),
+            _ => (false, 0),
+        };
         let below = match is_coming && !self.peer.has_room() {
             true => {
                 let window = self.around.worker.local.limits.stream_window_bytes;
@@ -139,7 +146,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             }
             false => 0,
         };
-        self.around.hold(self.peer, 0, below);
+        self.around.hold(self.peer, head, below);
     }
 
     /// The end, once there is one.
@@ -301,9 +308,14 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
         let mut moves = false;
-        while self.peer.has_room() {
+        loop {
+            if !self.peer.has_room() {
+                self.take_ahead(context)?;
+                break;
+            }
             let polled = match &mut self.response {
                 Response::Head(_) => self.poll_head(context)?,
+                Response::Waiting(_) => self.answer()?,
                 Response::Body(_) => self.poll_body(context)?,
                 Response::Unasked | Response::Carried(_) | Response::Done | Response::Refused => {
                     break;
@@ -336,21 +348,63 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Err(error)) => Err(self.failed(&error)),
             Poll::Ready(Ok(response)) => {
-                let (mut parts, body) = response.into_parts();
-                if self.around.plan.is_upgrade && parts.status.is_success() {
-                    self.carry(&mut parts.headers, body)?;
-                    return Ok(Poll::Ready(()));
-                }
-                let is_end = body.is_end_stream();
-                let head = self.head_of(parts.status.as_u16(), &parts.headers, is_end)?;
-                self.begin(&head, body, is_end)?;
+                let (parts, body) = response.into_parts();
+                self.answered(parts, Intake::new(body))?;
                 Ok(Poll::Ready(()))
             }
         }
     }
 
+    /// Begins the response that has waited for room.
+    fn answer(&mut self) -> Result<Poll<()>, Failure> {
+        match std::mem::replace(&mut self.response, Response::Done) {
+            Response::Waiting(waiting) => {
+                let (parts, body) = *waiting;
+                self.answered(parts, body)?;
+            }
+            other => self.response = other,
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    fn answered(&mut self, mut parts: http::response::Parts, body: Intake) -> Result<(), Failure> {
+        if self.around.plan.is_upgrade && parts.status.is_success() {
+            return self.carry(&mut parts.headers, body);
+        }
+        let is_end = body.is_end_stream();
+        let head = self.head_of(parts.status.as_u16(), &parts.headers, is_end)?;
+        self.begin(&head, body, is_end)
+    }
+
+    /// Takes what comes while the client's end has no room: the library would keep it, and it
+    /// counts neither heads nor frames. The client does not get to see interim responses then.
+    fn take_ahead(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+        while let Response::Head(future) = &mut self.response {
+            if let Poll::Ready(Some(Ok(interim))) = future.poll_informational(context) {
+                let status = interim.status().as_u16();
+                self.interims.take(status, self.around.plan)?;
+                continue;
+            }
+            match Pin::new(future).poll(context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) => return Err(self.failed(&error)),
+                Poll::Ready(Ok(response)) => {
+                    let (parts, body) = response.into_parts();
+                    let waiting = Box::new((parts, Intake::new(body)));
+                    self.response = Response::Waiting(waiting);
+                }
+            }
+        }
+        if let Response::Body(body) | Response::Carried(body) = &mut self.response {
+            body.soak(context);
+        } else if let Response::Waiting(waiting) = &mut self.response {
+            waiting.1.soak(context);
+        }
+        Ok(())
+    }
+
     /// Begins to carry another protocol, of which HTTP/1.1 tells by fields of its own.
-    fn carry(&mut self, headers: &mut http::HeaderMap, body: RecvStream) -> Result<(), Failure> {
+    fn carry(&mut self, headers: &mut http::HeaderMap, body: Intake) -> Result<(), Failure> {
         headers.insert(UPGRADE, HeaderValue::from_static(websocket::PROTOCOL));
         if let Some(accept) = self.accept.take() {
             headers.insert(websocket::ACCEPT, *accept);
@@ -387,7 +441,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     fn begin(
         &mut self,
         head: &ResponseHead<'_>,
-        body: RecvStream,
+        body: Intake,
         is_end: bool,
     ) -> Result<(), Failure> {
         self.around.note_response(head.status);
@@ -437,9 +491,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             Poll::Pending => return Ok(Poll::Pending),
             Poll::Ready(Some(Ok(data))) => {
                 self.left = self.left.saturating_sub(data.len() as u64);
-                self.peer.data(&data);
                 // What the client has not taken yet is bounded by who calls this.
-                let _ = body.flow_control().release_capacity(data.len());
+                self.peer.data(&data);
                 return Ok(Poll::Ready(()));
             }
             Poll::Ready(Some(Err(_))) => return Err(FailureKind::UpstreamClosed.into()),
@@ -461,7 +514,8 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     fn failed(&self, error: &::h2::Error) -> Failure {
         let failure = Failure::of(FailureKind::UpstreamClosed);
         let is_gone = error.is_go_away() && error.is_remote();
-        if is_gone || error.is_io() {
+        let is_ours = error.is_go_away() && !is_gone || self.stream.is_cut();
+        if is_gone || is_ours || error.is_io() {
             self.stream.retire();
         }
         match error.reason() {
@@ -469,8 +523,17 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             // The endpoint says that it has not looked at the request (RFC 9113, section 8.7).
             Some(Reason::REFUSED_STREAM) if error.is_remote() => failure.retry(Retry::Yes),
             Some(Reason::NO_ERROR) if is_gone => failure.retry(Retry::Yes),
+            _ if is_ours => failure.retry(Retry::IfIdempotent),
             Some(_) => failure,
             None => failure.retry(Retry::IfReused),
         }
     }
+}
+
+/// About how many bytes of memory a head takes.
+fn head_bytes(headers: &http::HeaderMap) -> usize {
+    const FIELD_BYTES: usize = 64;
+    let fields = headers.iter();
+    let bytes = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+    bytes.sum()
 }

@@ -270,7 +270,11 @@ fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<
     }
     let is_unsent = outgoing.is_unsent();
     let is_refused = broken.failure.retry == Retry::Yes;
-    let is_stale = is_refused || (broken.failure.retry == Retry::IfReused && is_reused);
+    let is_stale = match broken.failure.retry {
+        Retry::No => false,
+        Retry::Yes | Retry::IfIdempotent => true,
+        Retry::IfReused => is_reused,
+    };
     // Where one connection was closed while it was idle, most likely so were the others.
     let may_reuse = tries.may_reuse;
     tries.may_reuse &= !is_stale;

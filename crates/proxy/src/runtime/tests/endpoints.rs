@@ -1,5 +1,6 @@
 //! Endpoints that speak HTTP/2, as those of gRPC do.
 
+mod hostile;
 mod raw;
 
 use std::future::Future;

@@ -11,7 +11,7 @@ fn get(fields: &str) -> String {
     format!("GET /a?b=c HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n{fields}\r\n")
 }
 
-fn inquiry() -> Inquiry {
+pub(super) fn inquiry() -> Inquiry {
     Inquiry {
         upstream: "auth".into(),
         method: "GET".into(),
@@ -28,7 +28,7 @@ fn inquiry() -> Inquiry {
 }
 
 /// A route whose requests are asked about before they reach an endpoint that echoes them.
-fn guard(world: &mut World, inquiry: Inquiry, further: impl FnOnce(&mut Policy)) {
+pub(super) fn guard(world: &mut World, inquiry: Inquiry, further: impl FnOnce(&mut Policy)) {
     let guarded = with_policy(route("a.example", "/", "u"), |policy| {
         policy.inquiry = Some(Box::new(inquiry));
         let request = HeaderEdit {

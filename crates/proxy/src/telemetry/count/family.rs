@@ -167,6 +167,7 @@ pub(super) static FAMILIES: &[Family] = &[
         members: &[
             ("requests", Count::OverflowRequests),
             ("pending", Count::OverflowPending),
+            ("streams", Count::OverflowStreams),
         ],
     },
     Family {

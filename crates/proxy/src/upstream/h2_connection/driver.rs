@@ -20,7 +20,7 @@ use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::limits::Limits;
 use crate::net::stream::Stream;
 use crate::telemetry::count::{Count, Counts};
-use crate::upstream::noise::Noise;
+use crate::upstream::noise::{EDGE_BYTES, Noise};
 
 /// The most bytes that are read of a connection while it carries no request: the rest of responses
 /// that were given up, and frames that nobody has asked for. Beyond, it is closed.
@@ -28,6 +28,9 @@ const UNASKED_BYTES_MAX: usize = 1 << 20;
 
 /// The most bytes that are read of a connection at once, before others have their turn.
 const SLICE_BYTES: usize = 64 << 10;
+
+/// The bytes that each field of a head counts for in that: one byte may stand for one.
+const FIELD_BYTES: u64 = 16;
 
 /// The state that a connection's requests and its task share.
 #[derive(Default)]
@@ -57,7 +60,18 @@ pub(super) struct State {
 pub(super) struct Bounded {
     stream: Stream,
     noise: Noise,
+    edge: Edge,
     state: Rc<State>,
+}
+
+/// The part of a frame's head from its kind on, where that was not read at once with the rest and
+/// the kind may have to be another.
+#[derive(Default)]
+struct Edge {
+    bytes: [u8; EDGE_BYTES],
+    filled: usize,
+    /// How much was passed on, once all was there.
+    given: usize,
 }
 
 /// The window of a connection. It takes what all of its streams may have sent to clients that do
@@ -121,7 +135,7 @@ impl State {
         }
     }
 
-    fn has_heard_too_much(&self) -> bool {
+    pub(super) fn has_heard_too_much(&self) -> bool {
         self.unasked.get() > UNASKED_BYTES_MAX || self.is_noisy.get()
     }
 
@@ -137,7 +151,72 @@ impl Bounded {
         Bounded {
             stream,
             noise: Noise::new(),
+            edge: Edge::default(),
             state,
+        }
+    }
+}
+
+impl Bounded {
+    /// Takes note of bytes that were read, and says how many of the last are to be heard again.
+    fn hear(&mut self, read: &mut [u8]) -> io::Result<usize> {
+        let Bounded { noise, state, .. } = self;
+        let before = noise.fields();
+        let withheld = noise.hear(read);
+        let fields = noise
+            .fields()
+            .saturating_sub(before)
+            .saturating_mul(FIELD_BYTES);
+        let charged = usize::try_from(fields).unwrap_or(usize::MAX);
+        let slice = state.slice.get() + read.len();
+        state.slice.set(slice.saturating_add(charged));
+        state.hear(read.len());
+        if noise.is_too_much(state.begun.get(), state.active.get()) {
+            state.is_noisy.set(true);
+        }
+        match state.has_heard_too_much() {
+            true => Err(io::Error::other(
+                "the endpoint says too much that nobody has asked for",
+            )),
+            false => Ok(withheld),
+        }
+    }
+
+    /// Reads the rest of a frame's head whose first part was withheld; false at the end.
+    fn poll_edge(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        while self.edge.filled < EDGE_BYTES {
+            let place = self.edge.bytes.get_mut(self.edge.filled..);
+            let mut into = ReadBuf::new(place.unwrap_or_default());
+            let stream = Pin::new(&mut self.stream);
+            ready!(AsyncRead::poll_read(stream, context, &mut into))?;
+            let count = into.filled().len();
+            if count == 0 {
+                return Poll::Ready(Ok(false));
+            }
+            self.edge.filled += count;
+        }
+        let mut whole = self.edge.bytes;
+        self.hear(&mut whole)?;
+        self.edge.bytes = whole;
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl Edge {
+    fn keep(&mut self, withheld: &[u8]) {
+        let place = self.bytes.iter_mut();
+        place.zip(withheld).for_each(|(to, from)| *to = *from);
+        (self.filled, self.given) = (withheld.len(), 0);
+    }
+
+    /// Passes on what is whole, as far as there is room.
+    fn give(&mut self, into: &mut ReadBuf<'_>) {
+        let rest = self.bytes.get(self.given..).unwrap_or_default();
+        let part = rest.get(..into.remaining()).unwrap_or(rest);
+        into.put_slice(part);
+        self.given += part.len();
+        if self.given == EDGE_BYTES {
+            *self = Edge::default();
         }
     }
 }
@@ -148,28 +227,38 @@ impl AsyncRead for Bounded {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Bounded {
-            stream,
-            noise,
-            state,
-        } = self.get_mut();
-        if state.slice.get() >= SLICE_BYTES {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+        let it = self.get_mut();
+        loop {
+            if it.state.slice.get() >= SLICE_BYTES {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if it.edge.filled > 0 {
+                let is_whole = it.edge.given > 0 || ready!(it.poll_edge(context))?;
+                if is_whole {
+                    it.edge.give(into);
+                }
+                return Poll::Ready(Ok(()));
+            }
+            let before = into.filled().len();
+            ready!(AsyncRead::poll_read(
+                Pin::new(&mut it.stream),
+                context,
+                into
+            ))?;
+            let read = into.filled_mut().get_mut(before..).unwrap_or_default();
+            if read.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let withheld = it.hear(read)?;
+            let end = read.len() - withheld;
+            it.edge.keep(read.get(end..).unwrap_or_default());
+            into.set_filled(before + end);
+            // Nothing at all would be the end.
+            if end > 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let before = into.filled().len();
-        ready!(AsyncRead::poll_read(Pin::new(stream), context, into))?;
-        let read = into.filled().get(before..).unwrap_or_default();
-        state.slice.set(state.slice.get() + read.len());
-        state.hear(read.len());
-        if noise.hear(read, state.begun.get()) {
-            state.is_noisy.set(true);
-        }
-        if state.has_heard_too_much() {
-            let error = io::Error::other("the endpoint says too much that nobody has asked for");
-            return Poll::Ready(Err(error));
-        }
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -11,14 +11,14 @@ use super::super::world::{Backend, PATIENCE, World, route};
 use super::put;
 
 /// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
     [&head, payload].concat()
 }
 
 /// Reads frames until that many streams have ended; their numbers.
-async fn read_streams(tcp: &mut TcpStream, count: usize) -> Vec<u32> {
+pub(super) async fn read_streams(tcp: &mut TcpStream, count: usize) -> Vec<u32> {
     let mut preface = [0; 24];
     tcp.read_exact(&mut preface).await.unwrap();
     tcp.write_all(&frame(4, 0, 0, &[])).await.unwrap();
@@ -113,7 +113,7 @@ fn floods(stream: u32) -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
         ("WINDOW_UPDATE", Vec::new(), frame(8, 0, 0, &[0, 0, 0, 1])),
         ("PRIORITY", Vec::new(), frame(2, 0, 9, &[0, 0, 0, 0, 1])),
         ("unknown", Vec::new(), frame(0xee, 0, 0, &[])),
-        // These two the library bounds by itself.
+        // The answer has begun with the first of these, and the other the library bounds by itself.
         (
             "DATA",
             frame(1, 4, stream, &[0x88]),
