@@ -30,7 +30,7 @@ pub struct HeldReport {
 pub struct HolderReport {
     /// The watch or the proxy.
     pub holder: String,
-    /// What would go there: `19999 of 20000 domains`.
+    /// The removals that are held there, as in `19999 of 20000 domains`.
     pub would_go: String,
     /// Since when they wait, in seconds since the epoch.
     pub since_unix: i64,
@@ -50,7 +50,7 @@ pub fn run(raw: &RawConfirm) -> anyhow::Result<ExitCode> {
 }
 
 impl HeldReport {
-    /// What waits now.
+    /// The removals that wait now.
     pub fn of(holds: &Holds) -> HeldReport {
         HeldReport::new(&holds.held())
     }

@@ -243,9 +243,9 @@ impl<O: Outlet> Control<O> {
             self.advance(&batch.positions);
             self.engine.note_inference();
             self.translate(batch.changes, clock::now());
-            while self.engine.has_postponed() {
+            if self.engine.has_postponed() {
                 self.engine.note_inference();
-                self.translate_postponed();
+                self.translate_all_postponed();
             }
             return;
         }
@@ -277,6 +277,13 @@ impl<O: Outlet> Control<O> {
         while !self.queue.is_empty() {
             self.translate_cut();
         }
+        if self.engine.has_postponed() {
+            self.translate_all_postponed();
+        }
+    }
+
+    /// Translates all that was postponed, whoever owes something.
+    fn translate_all_postponed(&mut self) {
         let outcome = self.engine.apply(Vec::new(), clock::unix_seconds());
         self.publish(outcome, clock::now(), Vec::new());
     }

@@ -55,7 +55,7 @@ pub fn run(raw: &RawProxy) -> anyhow::Result<ExitCode> {
 }
 
 async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
-    let mut stop = Stop::listen()?;
+    let stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let board = Board::new(&metrics);
     let holds = Holds::new(settings.hold);
@@ -110,13 +110,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     };
     follower.serve_held(&held);
     let client = Client::new(client(&settings, holds)?, held, key, counters(&metrics));
-    follow_until(client, &mut follower, async {
-        tokio::select! {
-            _ = stop.asked() => stop.end_at_next(),
-            () = over.cancelled() => {}
-        }
-    })
-    .await;
+    follow_until(client, &mut follower, ended(stop, &over)).await;
     follower.ready.revoke();
     let longest = settings.traffic.drain_longest();
     signals::tell_drain(follower.proxy.connections(), longest);
@@ -125,6 +119,14 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     drain.finished().await;
     drop(succession);
     Ok(())
+}
+
+/// Waits until the process is asked to stop, or another has taken over.
+async fn ended(mut stop: Stop, over: &CancellationToken) {
+    tokio::select! {
+        _ = stop.asked() => stop.end_at_next(),
+        () = over.cancelled() => {}
+    }
 }
 
 /// The addresses that the process listens on beside its listeners.

@@ -298,16 +298,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
         }
-        let reporter = Reporter {
-            // What people write in files is meant.
-            holds: Holds::new(HoldLimits::NONE),
-            role: "serve",
-            started: clock::now(),
-            readiness,
-            board: board.clone(),
-            live: Some(live.clone()),
-            followed: None,
-        };
+        let reporter = reporter(readiness, (&board, &live));
         let pages = Pages {
             metrics: metrics.clone(),
             reporter,
@@ -331,6 +322,19 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         drop((reserved, succession));
         Ok(())
     })
+}
+
+/// The reporter of the status page. Removals are never held, since files say what people want.
+fn reporter(readiness: Readiness, (board, live): (&Board, &Live)) -> Reporter {
+    Reporter {
+        holds: Holds::new(HoldLimits::NONE),
+        role: "serve",
+        started: clock::now(),
+        readiness,
+        board: board.clone(),
+        live: Some(live.clone()),
+        followed: None,
+    }
 }
 
 /// How namespaces share the control thread. A file takes effect as it is.

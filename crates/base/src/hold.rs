@@ -1,8 +1,10 @@
 //! Holds: removals that nobody has asked for and that would take much wait, until a person confirms
 //! them or a time has passed.
 //!
-//! Whoever finds such removals judges them by the same [`HoldLimits`], and says in [`Holds`] what
-//! waits. One confirmation is for all that waits in the process at that moment, and for nothing
+//! A watch or proxy that finds such removals judges them by the same [`HoldLimits`], and says in
+//! [`Holds`] what waits.
+//!
+//! One confirmation is for all that waits in the process at that moment, and for nothing
 //! that comes later.
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ const HOLDERS_MAX: usize = 65_536;
 /// How much may go without a question, and how long more than that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
-    /// What is lost is held if it is more than this part, in percent; 100 holds nothing.
+    /// Losses are held if they are more than this part, in percent; 100 holds nothing.
     pub percent: u32,
     /// It has to be more than this many as well.
     pub count: usize,
@@ -31,7 +33,7 @@ pub struct HoldLimits {
 /// Something that would go: so many of so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Loss {
-    /// What is counted, as people read it after a number: `domains`.
+    /// The things that are counted, as people read them after a number: `domains`.
     pub what: &'static str,
     /// How many would go.
     pub lost: usize,
@@ -44,7 +46,7 @@ pub struct Loss {
 pub struct Held {
     /// The holder: a watch of objects, or a proxy.
     pub holder: String,
-    /// What would go.
+    /// The things that would go.
     pub loss: Loss,
     /// Since when it waits, in seconds since the epoch.
     pub since_unix: i64,

@@ -159,7 +159,7 @@ impl ClientSession {
         self.is_server_lost
     }
 
-    /// What would go by removals that are held; none if nothing is.
+    /// The loss by removals that are held; none if nothing is.
     pub fn loss(&self) -> Option<Loss> {
         self.waiting.loss()
     }
@@ -169,7 +169,7 @@ impl ClientSession {
         self.waiting.deadline()
     }
 
-    /// What is held was confirmed here.
+    /// The removals that are held were confirmed here.
     pub fn confirm(&mut self) {
         self.waiting.confirm();
     }
@@ -477,7 +477,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// What the server infers to be gone waits, if it is in service.
+    /// Resources that the server infers to be gone wait, if they are in service.
     fn wait(&mut self, sealed: SealedArc) {
         let held = self.held.get(sealed.slot(), sealed.key()).cloned();
         self.received.apply(&removal(sealed));

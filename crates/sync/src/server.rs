@@ -167,12 +167,12 @@ impl ServerSession {
         self
     }
 
-    /// What would go at the proxy by removals that are held, there or here.
+    /// The loss at the proxy by removals that are held, there or here.
     pub fn loss(&self) -> Option<Loss> {
         self.hold.loss()
     }
 
-    /// What is held was confirmed.
+    /// The removals that are held were confirmed.
     pub fn confirm(&mut self) {
         self.owes_commit |= self.hold.confirm();
     }

@@ -203,7 +203,7 @@ async fn what_came_before_an_epoch_belongs_to_the_one_before() {
 async fn a_cut_ends_where_taking_in_takes_long() {
     let events = vec![listed(), batch("a", 0..40, 2), batch("b", 0..1, 3)];
     let (mut control, recorder, mut inbox) = control(events);
-    // 10 ms whenever somebody looks, which is once for each change.
+    // 10 ms whenever somebody looks, which is once for each change, and for each host.
     let asked = AtomicU64::new(0);
     control.processor_time = Box::new(move || {
         let times = asked.fetch_add(1, Ordering::Relaxed);
@@ -214,9 +214,10 @@ async fn a_cut_ends_where_taking_in_takes_long() {
     let sizes: Vec<usize> = published.iter().map(|(all, _)| all.len()).collect();
     let cuts = sizes.iter().filter(|size| **size > 0).count();
     assert!(sizes.iter().all(|size| *size <= 3), "{sizes:?}");
-    assert_eq!(cuts, 15, "{sizes:?}");
+    // After three changes there is time for two hosts, or less, and the others follow in turns.
+    assert_eq!(cuts, 28, "{sizes:?}");
     assert!(
-        published[1..3]
+        published[1..5]
             .iter()
             .any(|(all, _)| all.iter().any(|it| it == "b"))
     );
@@ -227,11 +228,11 @@ async fn a_cut_ends_where_taking_in_takes_long() {
 #[tokio::test]
 async fn changes_of_who_is_costly_wait_but_not_beyond_their_epoch() {
     let (mut control, recorder, _inbox) = control(Vec::new());
-    // Every cut takes three seconds, half of them to take in its one change.
+    // Every cut takes three seconds: to take in its one change, to look at its host, and to end.
     let asked = AtomicU64::new(0);
     control.processor_time = Box::new(move || {
         let times = asked.fetch_add(1, Ordering::Relaxed);
-        Duration::from_millis(1_500 * times)
+        Duration::from_millis(1_000 * times)
     });
     let step = |control: &mut Control<Recorder>, event: Event| {
         assert!(control.take(event));
@@ -443,11 +444,11 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
     };
     assert!(control.take(event) && !control.engine.has_postponed());
     assert!(control.take(Event::Changed(second)));
-    // Each look at the clock is as long as a cut may last: there is time for one turn.
+    // A hundred looks at the clock are as long as turns may last, and there is one for each host.
     let asked = AtomicU64::new(0);
     control.processor_time = Box::new(move || {
         let times = asked.fetch_add(1, Ordering::Relaxed);
-        TAKING_IN_MAX * u32::try_from(times).unwrap_or(u32::MAX)
+        TAKING_IN_MAX * u32::try_from(times).unwrap_or(u32::MAX) / 100
     });
     let before = recorder.0.lock().expect("not poisoned").len();
     control.translate_cut();
@@ -455,8 +456,8 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
     while control.translate_postponed() {
         turns += 1;
     }
-    // 64 in the cut, and 16 in each turn.
-    assert_eq!(turns, (300 - 64_usize).div_ceil(16));
+    // 64 in the cut, and some 80 each time that there are turns.
+    assert_eq!(turns, 3);
     let published = recorder.0.lock().expect("not poisoned");
     let changed: usize = published[before..].iter().map(|it| it.0.len()).sum();
     assert!(changed >= 300, "{changed}");

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// How often the API server is asked.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is known of the API server.
+/// The state of the contact with the API server.
 struct Contact {
     /// How long it may not answer.
     patience: Duration,

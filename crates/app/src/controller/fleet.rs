@@ -62,7 +62,7 @@ pub(super) struct Server<'a> {
     pub is_listed: watch::Receiver<Option<Addresses>>,
     /// The commits that proxies have put into service.
     pub live: Live,
-    /// What is held for them.
+    /// The removals that are held for them.
     pub holds: Holds,
     /// Whether the API server is lost.
     pub lost: watch::Receiver<bool>,
@@ -98,9 +98,7 @@ impl Server<'_> {
         let key = trust.version_key.0;
         let counters = ServerCounters::default();
         counters.register(metrics);
-        let connected = Gauge::default();
-        let help = "Proxies that are connected";
-        metrics.register("sync_proxies", help, connected.clone());
+        let connected = connected(metrics);
         let watcher = Watcher {
             sealer: Sealer::new(key, Form::Encoded),
             views: views.clone(),
@@ -160,6 +158,14 @@ pub(super) fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener>
     listener.set_nonblocking(true)?;
     socket2::SockRef::from(&listener).listen(BACKLOG)?;
     Ok(listener)
+}
+
+/// The number of proxies that are connected, among the metrics.
+fn connected(metrics: &Metrics) -> Gauge {
+    let connected = Gauge::default();
+    let help = "Proxies that are connected";
+    metrics.register("sync_proxies", help, connected.clone());
+    connected
 }
 
 /// How proxies are served.

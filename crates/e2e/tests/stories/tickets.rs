@@ -74,7 +74,9 @@ impl Replica {
         let child = command.spawn().expect("the binary runs");
         let greeting = eventually(async || {
             let said = std::fs::read_to_string(&log).expect("a log");
-            let mut lines = said.lines();
+            // The last line may be on its way.
+            let (whole, _) = said.rsplit_once('\n')?;
+            let mut lines = whole.lines();
             let line = lines.find(|line| line.starts_with("myriad serves"))?;
             Some(line.to_owned())
         });

@@ -434,12 +434,12 @@ impl Core {
         }
     }
 
-    /// What is held back until it is confirmed.
+    /// The removals that are held back until they are confirmed.
     pub(super) fn loss(&self) -> Option<Loss> {
         self.hold.loss()
     }
 
-    /// What is held back was confirmed.
+    /// The removals that are held back were confirmed.
     pub(super) fn confirm(&mut self) {
         let way = self.hold.confirm(self.is_list_whole());
         self.remove_absent(way);

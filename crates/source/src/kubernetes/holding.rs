@@ -1,4 +1,4 @@
-//! What a watch keeps although a list did not show it, as people are told of it and confirm it.
+//! Objects that a watch keeps although a list did not show them, as people are told and confirm.
 
 use myriad_base::hold::{Holds, Loss};
 use tokio::sync::watch;

@@ -123,8 +123,9 @@ async fn a_large_object_that_changes_all_the_time_comes_with_its_newest_state() 
     let server = Server::start().await;
     let (mut cluster, _) = synced(settings(&server)).await;
     let large = |port: u16| {
-        let ports: Vec<Value> = (0..8_000).map(|_| json!({"port": port})).collect();
-        json!({"spec": {"ports": ports}})
+        let selector = (0..8_000).map(|number| (format!("label-{number}"), json!("x")));
+        let selector: serde_json::Map<String, Value> = selector.collect();
+        json!({"spec": {"selector": selector, "ports": [{"port": port}]}})
     };
     let mut last = 0;
     for port in 1..=20 {

@@ -53,7 +53,7 @@ pub(super) struct Watch {
     pub(super) watch_timeout: Duration,
     /// The queue of changes; a full one stops the reading, and so the server.
     pub(super) sender: mpsc::Sender<Message>,
-    /// What is kept although a list did not show it.
+    /// The objects that are kept although a list did not show them.
     pub(super) holding: Holding,
     /// Which cluster it was at the last list.
     pub(super) epoch: u64,

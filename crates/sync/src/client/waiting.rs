@@ -30,7 +30,7 @@ pub(super) struct Waiting {
     is_fresh: bool,
     /// Whether the server has said all of them.
     is_whole: bool,
-    /// What would go, if that is too much.
+    /// The loss that there would be, if that is too much.
     loss: Option<Loss>,
     since: Option<Instant>,
 }
@@ -119,7 +119,7 @@ impl Waiting {
         }
     }
 
-    /// What would go of each counted kind. Domains are themselves: those of another cluster are
+    /// The losses of each counted kind. Domains are themselves: those of another cluster are
     /// no substitute. Routes and certificates are counted, since a newer version of the controller
     /// may name them otherwise.
     fn losses(&self, held: &Snapshot, received: &Snapshot) -> Vec<Loss> {

@@ -25,7 +25,7 @@ pub(super) struct Ahead {
 pub(super) enum Standing {
     /// The server has caught up.
     Level,
-    /// What there is to send waits.
+    /// Everything that there is to send waits.
     Waits,
     /// It has waited for long enough.
     Late,

@@ -11,15 +11,15 @@ use super::strangers::Strangers;
 use crate::client::COUNTED;
 use crate::wire;
 
-/// What is held for a proxy, here or there.
+/// The removals that are held for a proxy, here or there.
 pub(super) struct Hold {
     limits: HoldLimits,
     /// How many resources the proxy had when the two were compared.
     of: usize,
-    /// What is not sent.
+    /// The removals that are not sent.
     ours: Option<Loss>,
     since: Option<Instant>,
-    /// What the proxy says that it holds.
+    /// The removals that the proxy says that it holds.
     theirs: Option<Loss>,
     is_confirmed: bool,
 }
@@ -41,7 +41,7 @@ impl Hold {
         (self.of, self.ours, self.since) = (of, None, None);
     }
 
-    /// What is held at either end.
+    /// The removals that are held at either end.
     pub(super) fn loss(&self) -> Option<Loss> {
         self.ours.or(self.theirs)
     }
@@ -56,7 +56,7 @@ impl Hold {
         Some(self.since? + self.limits.time?)
     }
 
-    /// What is held was confirmed. Returns whether anything was.
+    /// The removals that are held were confirmed. Returns whether there were any.
     pub(super) fn confirm(&mut self) -> bool {
         self.is_confirmed |= self.loss().is_some();
         self.is_confirmed
@@ -69,7 +69,9 @@ impl Hold {
     /// Takes what the proxy says that it holds.
     pub(super) fn hear(&mut self, held: Option<wire::Held>) {
         self.theirs = held.map(|it| {
-            let counted = COUNTED.iter().find(|(kind, _)| u32::from(kind.number()) == it.kind);
+            let counted = COUNTED
+                .iter()
+                .find(|(kind, _)| u32::from(kind.number()) == it.kind);
             Loss {
                 what: counted.map_or("resources", |(_, what)| what),
                 lost: usize::try_from(it.lost).unwrap_or(usize::MAX),

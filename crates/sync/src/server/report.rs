@@ -1,4 +1,4 @@
-//! What a session tells its caller.
+//! The report of a session to its caller.
 
 use myriad_model::{Digest, Key, Position, Version};
 

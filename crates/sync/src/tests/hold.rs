@@ -44,7 +44,7 @@ fn synced(world: &World) -> Pair {
     pair
 }
 
-/// What a proxy served before, and that it meets another controller now.
+/// A proxy with what it served before, that meets another controller now.
 fn meets(held: &Pair, world: &World, limits: HoldLimits) -> Pair {
     let mut pair = Pair::connect_holding(world, held.client.held().clone(), limits);
     catch_up(&mut pair);

@@ -62,7 +62,7 @@ impl World {
         self.write(name, Vec::new());
     }
 
-    /// What goes next was missing.
+    /// The resources that go next were missing.
     pub(crate) fn note_inference(&mut self) {
         self.writer.note_inference();
     }

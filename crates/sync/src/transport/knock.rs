@@ -44,7 +44,7 @@ pub struct ClientSettings {
     pub connect: Arc<dyn Connect>,
     /// The bearer token of now: such tokens expire, so it is asked for before every attempt.
     pub token: Arc<dyn Fn() -> io::Result<String> + Send + Sync>,
-    /// What is held here, and whether it was confirmed.
+    /// The removals that are held here, and whether they were confirmed.
     pub holds: Holds,
 }
 

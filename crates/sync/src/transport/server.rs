@@ -79,7 +79,7 @@ pub struct ServerSettings {
     /// How long a proxy may take for an answer or to take a frame; see
     /// [`crate::server::ANSWER_TIMEOUT`].
     pub answer_timeout: Duration,
-    /// What is held for proxies, and whether it was confirmed.
+    /// The removals that are held for proxies, and whether they were confirmed.
     pub holds: Holds,
     /// Whether the source of what is served is lost, where that can happen.
     pub lost: Option<watch::Receiver<bool>>,
@@ -340,7 +340,7 @@ struct Running {
     anchors: Option<watch::Receiver<Option<Arc<Anchors>>>>,
     confirmations: watch::Receiver<u64>,
     lost: Option<watch::Receiver<bool>>,
-    /// What was told to be held for this proxy.
+    /// The loss that was told to be held for this proxy.
     held: Option<Loss>,
     streams: Arc<Streams>,
     view: Arc<View>,

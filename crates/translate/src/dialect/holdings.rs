@@ -132,7 +132,7 @@ impl Holding {
     }
 }
 
-/// What becomes of an object that restricts or verifies something and takes too much memory.
+/// The fate of an object that restricts or verifies something and takes too much memory.
 fn closes(kind: ObjectKind) -> &'static str {
     match kind {
         ObjectKind::DestinationRule => {

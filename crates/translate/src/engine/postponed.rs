@@ -4,7 +4,7 @@
 //! A namespace that refers to objects of others decides how many of its units their changes wake.
 //! The owner of the objects does not pay for that, and nobody's changes wait for it: beyond
 //! [`WOKEN_MAX`] in a batch units run one by one between batches, in turns of their namespaces.
-//! What they read then is what holds then, so that nothing is missed.
+//! They read what holds when they run, so that nothing is missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -65,8 +65,8 @@ pub(crate) struct BoundRules {
     pub holdings: fn(ObjectKind) -> &'static [Holding],
     /// The amounts that an object counts for.
     pub weigh: fn(&Bounds, &Object) -> Amounts,
-    /// What is kept of an object that takes more memory than its namespace may hold, and whether
-    /// that takes its place; none for kinds whose memory is not bounded.
+    /// The rest that is kept of an object that takes more memory than its namespace may hold, and
+    /// whether that takes its place; none for kinds whose memory is not bounded.
     pub hollow: fn(&Object) -> Option<(Object, bool)>,
     /// The object that takes the place of one beyond a bound; none where nothing does.
     pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,

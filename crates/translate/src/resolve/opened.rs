@@ -529,16 +529,19 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_takes_the_place_of_what_is_kept() {
+    fn what_is_kept_stays_until_as_much_found_no_room() {
         let mut shelf: Shelf<Arc<str>, usize> = Shelf::default();
         let half = KEPT_ENTRIES_MAX / 2 - 1;
+        let known = |shelf: &Shelf<Arc<str>, usize>| ["a", "b", "c"].map(|key| shelf.get(key));
         shelf.keep("a".into(), 1, half);
         shelf.keep("b".into(), 2, half);
-        assert_eq!([shelf.get("a"), shelf.get("b")], [Some(1), Some(2)]);
-        shelf.keep("c".into(), 3, 0);
-        assert_eq!(
-            [shelf.get("a"), shelf.get("b"), shelf.get("c")],
-            [None, None, Some(3)]
-        );
+        assert_eq!(known(&shelf), [Some(1), Some(2), None]);
+        shelf.keep("c".into(), 3, half);
+        assert_eq!(known(&shelf), [Some(1), Some(2), None]);
+        shelf.keep("c".into(), 3, half);
+        assert_eq!(known(&shelf), [None, None, Some(3)]);
+        // One that is larger than all is not kept for others.
+        shelf.keep("a".into(), 1, KEPT_ENTRIES_MAX / 2);
+        assert_eq!(known(&shelf), [None, None, Some(3)]);
     }
 }

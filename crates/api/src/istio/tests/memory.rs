@@ -1,4 +1,4 @@
-//! What objects may take in memory, however little is written.
+//! Bounds of the memory that objects may take, however little is written.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn empties(count: usize) -> Value {
 
 #[test]
 fn lists_of_empty_messages_end_at_the_bound() {
-    let count = 460_000;
+    let count = 500_000;
     let security = "security.istio.io/v1";
     for (kind, spec) in [
         ("RequestAuthentication", json!({"jwtRules": empties(count)})),
@@ -49,14 +49,6 @@ fn lists_of_empty_messages_end_at_the_bound() {
         (
             "VirtualService",
             json!({"http": [{"match": empties(count)}]}),
-        ),
-        (
-            "Gateway",
-            json!({"servers": vec![json!({"port": {"number": 1}, "hosts": []}); count]}),
-        ),
-        (
-            "DestinationRule",
-            json!({"host": "a", "subsets": vec![json!({"name": ""}); count]}),
         ),
     ] {
         let problem = read(&dense(kind, networking, &spec)).expect_err("too much");

@@ -13,6 +13,31 @@ pub(super) fn all() -> impl Iterator<Item = &'static ChangedDefault> {
 /// The changed defaults that nothing in a cluster shows, in the order of CHANGELOG.md.
 const LOOKED_FOR: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "take at most 32 MiB of memory each",
+        change: "objects of Istio's API take at most 32 MiB each, and 256 MiB in a namespace",
+        setting: "--bound object-bytes=0",
+        sign: Sign::Look("look for findings about memory"),
+    },
+    ChangedDefault {
+        line: "whose heads have more than 4,096 fields",
+        change: "endpoints of HTTP/2 have bounds on fields of heads, and on connections that offer \
+                 no streams",
+        setting: "",
+        sign: Sign::Look("look at upstream_overflows_total{limit=streams}"),
+    },
+    ChangedDefault {
+        line: "a client or an endpoint shows beside its own",
+        change: "of the certificates that peers show those are verified that lead to an authority",
+        setting: "",
+        sign: Sign::Look("look for peers whose chains are deeper than 8"),
+    },
+    ChangedDefault {
+        line: "HTTP/1 and HTTP/2 together",
+        change: "idle_endpoints holds for connections of HTTP/1 and HTTP/2 together",
+        setting: "--limit idle_endpoints",
+        sign: Sign::Look("look at limits_reached_total{limit=idle_endpoints}"),
+    },
+    ChangedDefault {
         line: "Removals that nobody asked for",
         change: "removals of much that nobody asked for wait for myriad confirm",
         setting: "--hold-percent=100",

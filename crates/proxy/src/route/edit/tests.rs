@@ -85,6 +85,7 @@ fn value(kind: Kind, content: u8) -> Value {
         Kind::AccessPolicy => access_policy(content),
         Kind::Provider => provider(content),
         Kind::Telemetry => telemetry(content),
+        Kind::Newer(_) => unreachable!("no value is of a newer kind"),
     }
 }
 

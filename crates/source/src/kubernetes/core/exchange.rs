@@ -1,4 +1,4 @@
-//! What a watch is for and what it hands on, its requests to the server, and reasons why one gets
+//! The scope of a watch and what it hands on, its requests to the server, and reasons why one gets
 //! no answer.
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use myriad_base::hold::{HoldLimits, Loss};
 
 use super::Limits;
 
-/// What is kept although the last list did not show it.
+/// The objects that are kept although the last list did not show them.
 pub(super) struct Hold {
     limits: HoldLimits,
     /// How long the last few objects of a kind are kept that is suddenly empty.
@@ -46,12 +46,12 @@ impl Hold {
         }
     }
 
-    /// What is kept, and how long at most; without a time until it is confirmed.
+    /// The objects that are kept, and how long at most; without a time until it is confirmed.
     pub(super) fn held(&self) -> Option<(Loss, Option<Duration>)> {
         self.held.map(|it| (it.loss, self.time(it.is_much)))
     }
 
-    /// What is kept and has to be confirmed, or waits for the time that the operator has set.
+    /// The objects that are kept and wait to be confirmed, or for the time that the operator set.
     pub(super) fn loss(&self) -> Option<Loss> {
         self.held.filter(|it| it.is_much).map(|it| it.loss)
     }

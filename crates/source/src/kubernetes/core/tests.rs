@@ -139,7 +139,7 @@ fn a_kind_that_is_suddenly_empty_is_held_with_an_error() {
 /// A core that holds what is much until it is confirmed, or for a time, and has listed so many.
 fn listed_many(count: usize, time: Option<Duration>) -> (Core, Instant) {
     let now = clock::now();
-    let scope = core(HOLD).scope.clone();
+    let scope = core(HOLD).scope;
     let limits = Limits {
         removal_hold: HOLD,
         hold: HoldLimits {

@@ -19,7 +19,7 @@ use super::{Address, Current, Shared, Status};
 /// Ingresses per page.
 const PAGE_OBJECTS: u32 = 500;
 
-/// What is compared with what the API server has.
+/// The statuses that are compared with those that the API server has.
 pub(super) struct Review {
     /// The Ingresses that are served, by `namespace/name`; all others are not.
     served: HashSet<Arc<str>>,
@@ -30,7 +30,7 @@ pub(super) struct Review {
     token: Option<Box<str>>,
 }
 
-/// What a page was asked for, to see whether it still is when it comes.
+/// The reason that a page was asked for, to see whether it still holds when the page comes.
 pub(super) struct Page {
     namespace: usize,
     token: Option<Box<str>>,
@@ -84,7 +84,7 @@ impl Review {
         }
     }
 
-    /// What to ask for next.
+    /// The next page to ask for.
     pub(super) fn page(&self) -> Page {
         Page {
             namespace: self.namespace,

@@ -33,9 +33,10 @@ pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {
     Object::DestinationRule(Arc::new(rule))
 }
 
-/// What is kept of an object that takes more memory than its namespace may hold, and whether that
-/// takes its place: a policy that nobody can read refuses everything, and a DestinationRule that
-/// verifies by what nobody has closes its host. None for kinds whose memory is not bounded.
+/// The rest that is kept of an object that takes more memory than its namespace may hold, and
+/// whether it takes its place: a policy that nobody can read refuses everything, and a
+/// DestinationRule that verifies by what nobody has closes its host. None for kinds whose memory is
+/// not bounded.
 pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
     fn blank<S: Default>(object: &IstioObject<S>) -> Arc<IstioObject<S>> {
         Arc::new(IstioObject::hollow(&object.meta, S::default()))

@@ -87,7 +87,7 @@ async fn drip(listener: TcpListener, state: Arc<Drip>) {
         state.connections.fetch_add(1, Ordering::SeqCst);
         greet(&mut tcp).await;
         let (mut reading, mut writing) = tcp.into_split();
-        let (tell, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        let (tell, mut asked) = tokio::sync::mpsc::channel(64);
         let heard = state.clone();
         task::spawn("reading", async move {
             while let Some((kind, flags, stream, payload)) = read_frame(&mut reading).await {
@@ -103,7 +103,7 @@ async fn drip(listener: TcpListener, state: Arc<Drip>) {
                         let more = u32::from_be_bytes(payload[..4].try_into().unwrap());
                         heard.window.fetch_add(more.into(), Ordering::SeqCst);
                     }
-                    (1, _) => _ = tell.send(stream),
+                    (1, _) => _ = tell.send(stream).await,
                     _ => {}
                 }
             }
