@@ -325,9 +325,9 @@ impl<O: Outlet> Control<O> {
         self.charge(cut.holders, cost, object);
     }
 
-    /// Translates some of what was postponed, for about as long as a cut may take changes in.
-    /// Whose turn is heavy is charged for it like for a cut, and waits with the rest of it. Returns
-    /// whether there was anything that need not wait.
+    /// Translates some of what was postponed, for about as long as a cut may take changes in. A
+    /// heavy turn is charged to its namespace like a cut, and the rest of it waits. Returns whether
+    /// there was anything that need not wait.
     fn translate_postponed(&mut self) -> bool {
         let begin = (self.processor_time)();
         let mut has_run = false;
