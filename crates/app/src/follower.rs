@@ -84,6 +84,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
         sockets: proxy.sockets(),
         own: opened.own,
         admin: drain.clone(),
+        readiness: readiness.clone(),
         is_suspended: kept.suspension(),
     };
     let is_live = opened.is_live;

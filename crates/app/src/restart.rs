@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Counter, Metrics};
+use myriad_base::readiness::Readiness;
 use myriad_model::CaptureDirection;
 use myriad_proxy::{Inherited, SocketRole, Sockets, TicketSecret};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -55,6 +56,8 @@ pub struct Offer {
     pub own: Vec<(Role, OwnedFd)>,
     /// Ends what answers at the admin address, which the next process does from then on.
     pub admin: Drain,
+    /// What this process says of itself where it is asked whether it is ready.
+    pub readiness: Readiness,
     /// Says that nothing shall be written to files that the next process writes too.
     pub is_suspended: Arc<AtomicBool>,
 }
@@ -298,6 +301,7 @@ impl Keeper {
             bail!("it does not say that it is live");
         };
         self.counters.handed_over.inc();
+        self.offer.readiness.hand_over();
         self.offer.sockets.succeed();
         self.offer.admin.start();
         // From here on it is the one, whether or not it hears this.

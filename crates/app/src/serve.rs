@@ -298,6 +298,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
         }
+        let offer = offer(&proxy, &listener, &reserved, (&drain, &readiness))?;
         let reporter = reporter(readiness, (&board, &live));
         let pages = Pages {
             metrics: metrics.clone(),
@@ -305,7 +306,6 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
             explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board.clone()),
             hosts: settings.admin_hosts.clone(),
         };
-        let offer = offer(&proxy, &listener, &reserved, &drain)?;
         let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
         let succession = succession.transpose()?;
         let from = from.unwrap_or_else(restart::at_once);
@@ -358,7 +358,7 @@ fn offer(
     proxy: &Proxy,
     admin: &std::net::TcpListener,
     reserved: &[Socket; 2],
-    drain: &Drain,
+    (drain, readiness): (&Drain, &Readiness),
 ) -> anyhow::Result<Offer> {
     let [http, https] = reserved;
     Ok(Offer {
@@ -369,6 +369,7 @@ fn offer(
             (Role::Https, https.try_clone()?.into()),
         ],
         admin: drain.clone(),
+        readiness: readiness.clone(),
         is_suspended: Arc::default(),
     })
 }
