@@ -26,6 +26,7 @@ pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
 
 use self::beside::Beside;
+use self::debts::HEAVY_MIN;
 use self::notices::Notices;
 use self::queue::{Holders, Queue};
 use crate::board::Board;
@@ -344,7 +345,11 @@ impl<O: Outlet> Control<O> {
             has_run = true;
             self.publish(outcome, since, Vec::new());
             let now = (self.processor_time)();
-            self.charge(Holders::of(namespace), now.saturating_sub(before), None);
+            let cost = now.saturating_sub(before);
+            // A light turn says nothing of what the next changes of its namespace cost.
+            if cost >= HEAVY_MIN {
+                self.charge(Holders::of(namespace), cost, None);
+            }
             if now.saturating_sub(begin) >= TAKING_IN_MAX {
                 break;
             }

@@ -9,6 +9,8 @@
 mod clock;
 #[path = "faults/disk.rs"]
 mod disk;
+#[path = "faults/emptied.rs"]
+mod emptied;
 #[path = "faults/leaders.rs"]
 mod leaders;
 #[path = "faults/replicas.rs"]

@@ -10,6 +10,7 @@ use myriad_translate::{ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::queue::Holders;
 use super::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares, TAKING_IN_MAX};
 use crate::board::Board;
 use crate::live::Live;
@@ -415,15 +416,18 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
             "port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*.a.test"]
         }]}
     });
-    let service = json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"namespace": "b", "name": "web"},
-        "spec": {"ports": [{"port": 80, "name": "http"}]}
-    });
     let change = |kind, value| {
         let object = Object::deserialize(kind, value);
         Change::Put(object.expect("an object"))
+    };
+    let service = |namespace, name| {
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"ports": [{"port": 80, "name": "http"}]}
+        });
+        change(ObjectKind::Service, service)
     };
     let first = Batch {
         changes: vec![
@@ -434,7 +438,7 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
         ..Batch::default()
     };
     let second = Batch {
-        changes: vec![change(ObjectKind::Service, service)],
+        changes: vec![service("b", "web")],
         ..Batch::default()
     };
     let (mut control, recorder, mut inbox) = control(vec![Event::Changed(first)]);
@@ -443,6 +447,9 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
         panic!("the list");
     };
     assert!(control.take(event) && !control.engine.has_postponed());
+    // A heavy batch of theirs: one change at a time, until a light one says better.
+    let heavy = Holders::of("a".into());
+    control.charge(heavy, Duration::from_secs(1), None);
     assert!(control.take(Event::Changed(second)));
     // A hundred looks at the clock are as long as turns may last, and there is one for each host.
     let asked = AtomicU64::new(0);
@@ -461,4 +468,16 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
     let published = recorder.0.lock().expect("not poisoned");
     let changed: usize = published[before..].iter().map(|it| it.0.len()).sum();
     assert!(changed >= 300, "{changed}");
+    drop(published);
+
+    // Turns that cost little have made none of their next batches longer.
+    let third = Batch {
+        changes: ["x", "y"].map(|name| service("a", name)).into(),
+        ..Batch::default()
+    };
+    assert!(control.take(Event::Changed(third)));
+    control.translate_cut();
+    assert!(!control.queue.is_empty());
+    control.translate_cut();
+    assert!(control.queue.is_empty());
 }

@@ -102,7 +102,7 @@ impl Launch {
 
 impl Process {
     /// The address of its admin pages.
-    pub(super) fn admin(&self) -> &str {
+    pub fn admin(&self) -> &str {
         &self.admin
     }
 

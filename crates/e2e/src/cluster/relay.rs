@@ -55,8 +55,14 @@ impl Relay {
 
     /// Leads to another address from now on, and cuts what led to the one before.
     pub fn lead_to(&self, target: SocketAddr) {
-        self.shared.target.send_replace(target);
+        self.lead_next_to(target);
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Leads connections of the future to another address, as a Service does that has one endpoint
+    /// less.
+    pub fn lead_next_to(&self, target: SocketAddr) {
+        self.shared.target.send_replace(target);
     }
 
     /// Keeps back what is answered, on every connection, until [`Relay::release`].

@@ -61,6 +61,55 @@ async fn a_leader_that_was_frozen_past_its_lease_writes_nothing_more() {
     assert_eq!(now, written, "nobody has written since");
 }
 
+#[tokio::test]
+async fn a_leader_that_dies_before_it_takes_addresses_back_leaves_that_to_the_next() {
+    let _servers = Servers::shared().await;
+    let scene = Scene::set().await;
+    let cluster = &scene.cluster;
+    let leader = publishing(cluster, 0, "mine", OLD).await;
+    let hosts: Vec<String> = (0..INGRESSES).map(|at| format!("host-{at}.test")).collect();
+    apply_ingresses(cluster, &hosts).await;
+    let written = eventually_within(TAKEOVER_DEADLINE, async || {
+        let written = statuses(cluster).await.matches(OLD).count();
+        (written == INGRESSES).then_some(())
+    });
+    written.await.expect("the first one leads");
+
+    // Half of them become somebody else's, and it is never told.
+    leader.freeze();
+    let (gone, kept) = hosts.split_at(INGRESSES / 2);
+    let ingresses = gone.iter().map(|host| {
+        let theirs = site(cluster, host).class("theirs");
+        theirs.documents().remove(0)
+    });
+    let ingresses: Vec<String> = ingresses.collect();
+    cluster.apply(&ingresses.join("---\n")).await;
+    let before = versions(cluster).await;
+    leader.kill().await;
+    let launch = cluster.controller_launch(1);
+    let next = launch
+        .set("--publish-service", format!("{}/mine", cluster.home()))
+        .start();
+    cluster.ready(&next).await;
+    let taken_back = eventually_within(TAKEOVER_DEADLINE, async || {
+        let left = statuses(cluster).await.matches(OLD).count();
+        (left == kept.len()).then_some(())
+    });
+    taken_back
+        .await
+        .expect("no address is left where it is not served");
+
+    // One write for each of them, and none where the status was right.
+    let after = versions(cluster).await;
+    for (name, version) in &after {
+        let is_kept = kept.iter().any(|host| host.replace('.', "-") == *name);
+        assert_eq!(before[name] == *version, is_kept, "{name}");
+    }
+    let metrics = cluster.admin(&next, "/metrics").await.body;
+    let line = format!("myriad_status_written_total {}", gone.len());
+    assert!(metrics.lines().any(|it| it == line), "{metrics}");
+}
+
 /// A controller that is ready, and that writes this address.
 async fn publishing(cluster: &Cluster, replica: u16, service: &str, address: &str) -> Process {
     let home = cluster.home();
