@@ -171,6 +171,8 @@ pub struct Limits {
     pub fields_max: usize,
     /// The longest request target in bytes; 414 beyond.
     pub target_bytes_max: usize,
+    /// The longest path that servers may read in more than one way.
+    pub odd_path_bytes_max: usize,
     /// The gateways that a request has passed, by its `CDN-Loop`, from which on it gets 508. Zero
     /// neither counts them nor tells endpoints of any.
     pub loop_hops_max: usize,
@@ -287,6 +289,7 @@ impl Default for Limits {
             head_bytes_max: 64 << 10,
             fields_max: 128,
             target_bytes_max: 16 << 10,
+            odd_path_bytes_max: 4 << 10,
             loop_hops_max: 8,
             paths: PathRule::Dialect,
             response_head_bytes_max: 64 << 10,

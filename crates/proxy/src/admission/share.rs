@@ -117,6 +117,11 @@ impl Fairness {
     }
 }
 
+/// The places of a namespace.
+pub fn space_of(namespace: &str) -> Spots {
+    spots(hash(SHARE_CLASS, namespace))
+}
+
 impl Owner {
     /// The domain of a host that an object says something of.
     pub fn of(origin: &Origin, host: &Host) -> Self {

@@ -9,6 +9,10 @@ use super::buffer::{Buffer, HEAD_BYTES, decimal};
 use super::field::KnownField;
 use crate::failure::FailureKind;
 
+/// The bytes of memory of a field's place beside its text, about: its bucket, its place in the
+/// index, and what its name and its value have of their own.
+const FIELD_BYTES: usize = 192;
+
 /// The head of a request to an endpoint.
 pub enum EndpointHead {
     /// The text of HTTP/1. What the proxy sends of its own may have its body behind it.
@@ -39,7 +43,7 @@ impl EndpointHead {
     pub fn memory(&self) -> usize {
         match self {
             EndpointHead::Http1(text) => text.capacity(),
-            EndpointHead::Http2(request) => length_of(request),
+            EndpointHead::Http2(request) => memory_of(request),
         }
     }
 
@@ -111,6 +115,18 @@ pub fn length_of(request: &Request<()>) -> usize {
     let path = uri.path_and_query().map_or(0, |it| it.as_str().len());
     // What the first line and `host` have beside these.
     fields.sum::<usize>() + authority + path + 24
+}
+
+/// How many bytes of memory the head of a request for HTTP/2 takes, about.
+pub fn memory_of(request: &Request<()>) -> usize {
+    length_of(request) + FIELD_BYTES * request.headers().capacity()
+}
+
+/// How many bytes of memory fields take, about.
+pub fn fields_memory(fields: &HeaderMap) -> usize {
+    let texts = fields.iter();
+    let texts = texts.map(|(name, value)| name.as_str().len() + value.len());
+    texts.sum::<usize>() + FIELD_BYTES * fields.capacity()
 }
 
 /// The name of the field in a line.
@@ -247,7 +263,7 @@ pub fn of_text(text: &[u8], is_tls: bool) -> Result<(Box<Request<()>>, usize), F
 
 #[cfg(test)]
 mod tests {
-    use super::{RequestBuilder, change, of_text};
+    use super::{EndpointHead, RequestBuilder, change, of_text};
     use crate::failure::FailureKind;
 
     fn fields(request: &http::Request<()>) -> Vec<(&str, &[u8])> {
@@ -268,6 +284,18 @@ mod tests {
         assert_eq!(request.uri(), "https://h.example:81/a?b=c");
         let expected: [(&str, &[u8]); 3] = [("x-a", b"1"), ("x-a", b"2"), ("te", b"trailers")];
         assert_eq!(fields(&request), expected);
+    }
+
+    #[test]
+    fn many_short_fields_count_for_what_they_take() {
+        let mut text = "GET / HTTP/1.1\r\nhost: h\r\n".to_owned();
+        for number in 0..122 {
+            text += &format!("a{number:02}: 1\r\n");
+        }
+        text += "\r\n";
+        let (request, length) = of_text(text.as_bytes(), false).unwrap();
+        let memory = EndpointHead::Http2(request).memory();
+        assert!(memory > 122 * 192 + length / 2, "{memory}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::body::BodyLength;
 use super::field::{Field, KnownField, members, parse_length};
+use super::path::is_plain;
 use super::path::reading::Readings;
 use super::websocket;
 use crate::failure::FailureKind;
@@ -162,8 +163,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Head<'a>, FailureKi
     let fields: Fields<'a> = fields.collect();
     let (path_and_query, target_authority) = split_target(method, target)?;
     let authority = pick_authority(version, &fields, target_authority)?;
-    let rule = limits.paths;
-    let mut head = assemble(version, method, path_and_query, authority, fields, rule)?;
+    let mut head = assemble(version, method, path_and_query, authority, fields, limits)?;
     head.body = body_length(&head)?;
     read_connection(&mut head)?;
     Ok(head)
@@ -218,8 +218,8 @@ pub fn from_http2<'a>(
         return Err(FailureKind::BadRequest);
     }
     let authority = pick_authority(Version::Http2, &fields, pseudo.authority)?;
-    let (version, rule) = (Version::Http2, limits.paths);
-    let mut head = assemble(version, method, path_and_query, authority, fields, rule)?;
+    let version = Version::Http2;
+    let mut head = assemble(version, method, path_and_query, authority, fields, limits)?;
     if pseudo.protocol.is_some() {
         // What follows is no body, so nothing can tell its length.
         if single_length(&head)?.is_some() {
@@ -402,7 +402,7 @@ fn assemble<'a>(
     path_and_query: &'a str,
     authority: &'a str,
     fields: Fields<'a>,
-    rule: PathRule,
+    limits: &Limits,
 ) -> Result<Head<'a>, FailureKind> {
     let host = match authority {
         "" if version == Version::Http10 => Cow::Borrowed(""),
@@ -420,7 +420,10 @@ fn assemble<'a>(
         Some((path, query)) => (path, Some(query)),
         None => (path_and_query, None),
     };
-    let came = path;
+    let (came, rule) = (path, limits.paths);
+    if came.len() > limits.odd_path_bytes_max && !is_plain(came) {
+        return Err(FailureKind::TargetTooLong);
+    }
     let path = check_path(came, query, rule)?;
     let readings = Readings::of(came, &path, rule).map(Arc::new);
     Ok(Head {

@@ -62,9 +62,12 @@ impl KeptHead {
         let names = self.connection_fields.iter();
         let names = names.map(|name| name.len() + FIELD_BYTES);
         let upgrade = self.upgrade.as_ref().map_or(0, |upgrade| upgrade.len());
-        // Its path may be read in more than one way.
-        let line = self.method.len() + 2 * target + self.host.len() + self.authority.len();
-        line + fields.sum::<usize>() + names.sum::<usize>() + upgrade
+        let readings = match self.readings {
+            Some(_) => Readings::memory(self.path.len()),
+            None => 0,
+        };
+        let line = self.method.len() + target + self.host.len() + self.authority.len();
+        line + readings + fields.sum::<usize>() + names.sum::<usize>() + upgrade
     }
 
     /// The head.
@@ -114,7 +117,27 @@ impl KeptHead {
 mod tests {
     use super::{FIELD_BYTES, KeptHead};
     use crate::codec::head;
-    use crate::limits::Limits;
+    use crate::limits::{Limits, PathRule};
+
+    #[test]
+    fn all_readings_of_a_path_are_counted_whether_they_are_made_yet_or_not() {
+        let part = "%255c%252f%5c%5c%2e%252e%253b/b;x/";
+        let path = format!("/{}", part.repeat(40));
+        let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let limits = Limits {
+            paths: PathRule::AsIs,
+            ..Limits::default()
+        };
+        let kept = KeptHead::new(&head::parse(text.as_bytes(), &limits).unwrap());
+        let counted = kept.memory();
+        let head = kept.head();
+        let readings = head.readings.as_ref().unwrap();
+        let others = readings.others(&head.path);
+        let made: usize = others.map(str::len).sum();
+        let made = made + readings.base().len();
+        assert!(made > 5 * path.len(), "{made} of {}", path.len());
+        assert!(made + path.len() <= counted, "{made}, not {counted}");
+    }
 
     #[test]
     fn the_names_that_belong_to_a_connection_are_counted() {

@@ -64,23 +64,17 @@ fn resolved(path: &str) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(path));
     }
     let rest = path.strip_prefix('/').unwrap_or_default();
-    let mut segments: Vec<&str> = Vec::new();
+    let mut made = Segments::with_capacity(path.len());
     let mut parts = rest.split(['/', '\\']).peekable();
     while let Some(segment) = parts.next() {
-        let dots = dots_of(segment);
-        if dots == 0 {
-            segments.push(Some(segment).filter(|segment| is_one(segment))?);
-            continue;
+        // However they are escaped.
+        match dots_of(segment) {
+            0 => made.extend(Some(segment).filter(|segment| is_one(segment))?.as_bytes()),
+            dots => made.extend(b"..".get(..dots).unwrap_or_default()),
         }
-        if dots == 2 {
-            segments.pop();
-        }
-        // What ends in a dot segment is a directory.
-        if parts.peek().is_none() {
-            segments.push("");
-        }
+        made.end(parts.peek().is_none(), false);
     }
-    Some(Cow::Owned(format!("/{}", segments.join("/"))))
+    made.into_text().map(Cow::Owned)
 }
 
 /// 1 for `.` and 2 for `..`, however they are escaped; 0 for all other segments.
@@ -156,8 +150,7 @@ fn has_bad_escape(path: &str) -> bool {
 /// slashes and dot segments followed; with `decodes`, escaped slashes as slashes too, and with
 /// `merges`, many slashes as one.
 fn normal(path: &str, decodes: bool, merges: bool) -> Cow<'_, str> {
-    let mut segments: Vec<Vec<u8>> = Vec::new();
-    let mut segment = Vec::new();
+    let mut made = Segments::with_capacity(path.len());
     let mut rest = path.as_bytes().strip_prefix(b"/").unwrap_or_default();
     loop {
         let (is_slash, is_end) = match rest {
@@ -168,12 +161,12 @@ fn normal(path: &str, decodes: bool, merges: bool) -> Cow<'_, str> {
                 }
                 Some((byte, after)) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
                     rest = after;
-                    segment.push(byte);
+                    made.push(byte);
                     (false, false)
                 }
                 _ => {
                     rest = behind;
-                    segment.push(b'%');
+                    made.push(b'%');
                     (false, false)
                 }
             },
@@ -183,44 +176,77 @@ fn normal(path: &str, decodes: bool, merges: bool) -> Cow<'_, str> {
             }
             [byte, after @ ..] => {
                 rest = after;
-                segment.push(*byte);
+                made.push(*byte);
                 (false, false)
             }
             [] => (true, true),
         };
         if is_slash {
-            end_segment(&mut segments, std::mem::take(&mut segment), is_end, merges);
+            made.end(is_end, merges);
         }
         if is_end {
             break;
         }
     }
-    let mut out = Vec::with_capacity(path.len());
-    for segment in &segments {
-        out.push(b'/');
-        out.extend_from_slice(segment);
-    }
     // Only ASCII was taken out or put in, so what was text still is.
-    match String::from_utf8(out) {
-        Ok(text) if text == path => Cow::Borrowed(path),
-        Ok(text) => Cow::Owned(text),
-        Err(_) => Cow::Borrowed(path),
+    match made.into_text() {
+        Some(text) if text != path => Cow::Owned(text),
+        _ => Cow::Borrowed(path),
     }
 }
 
-fn end_segment(segments: &mut Vec<Vec<u8>>, segment: Vec<u8>, is_last: bool, merges: bool) {
-    match &*segment {
-        b"." | b".." => {
-            if segment.len() == 2 {
-                segments.pop();
-            }
-            // What ends in a dot segment is a directory.
-            if is_last {
-                segments.push(Vec::new());
-            }
+/// A path that is made segment by segment, in one buffer.
+struct Segments {
+    bytes: Vec<u8>,
+    /// Where the slash before the segment stands that is being made.
+    start: usize,
+}
+
+impl Segments {
+    fn with_capacity(capacity: usize) -> Segments {
+        let mut bytes = Vec::with_capacity(capacity + 1);
+        bytes.push(b'/');
+        Segments { bytes, start: 0 }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether the segment is `..`, and no other stands before it.
+    fn leads_above(&self) -> bool {
+        self.bytes == b"/.."
+    }
+
+    /// Ends a segment: dot segments are followed, and with `merges` one that is empty is left out.
+    fn end(&mut self, is_last: bool, merges: bool) {
+        let segment = self.bytes.get(self.start + 1..).unwrap_or_default();
+        let dots = match segment {
+            b"." => 1,
+            b".." => 2,
+            b"" if merges && !is_last => 1,
+            _ => 0,
+        };
+        if dots > 0 {
+            self.bytes.truncate(self.start);
         }
-        b"" if merges && !is_last => {}
-        _ => segments.push(segment),
+        if dots == 2 {
+            let before = self.bytes.iter().rposition(|byte| *byte == b'/');
+            self.bytes.truncate(before.unwrap_or(0));
+        }
+        self.start = self.bytes.len();
+        // What ends in a dot segment is a directory.
+        if !is_last || dots > 0 {
+            self.bytes.push(b'/');
+        }
+    }
+
+    fn into_text(self) -> Option<String> {
+        String::from_utf8(self.bytes).ok()
     }
 }
 

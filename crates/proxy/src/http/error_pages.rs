@@ -7,9 +7,11 @@ use std::time::Duration;
 use myriad_model::{Origin, Policy};
 
 use super::answer::LocalReply;
+use super::keeper::Kept;
 use super::plan::Forward;
-use super::upstream::own::{Own, converse_within};
+use super::upstream::own::{Own, converse};
 use super::worker::Worker;
+use crate::admission::share::space_of;
 use crate::codec::buffer::Buffer;
 use crate::codec::head::Head;
 use crate::policy::hops;
@@ -90,8 +92,9 @@ pub async fn answer(worker: &Rc<Worker>, plan: &mut Forward, error: Box<Replaced
         head,
         is_head: plan.is_head,
         timeout: PAGE_TIMEOUT,
+        space: space_of(namespace),
     };
-    let answered = converse_within(worker, own, PAGE_BYTES_MAX).await;
+    let answered = converse(worker, own, Kept::Whole(PAGE_BYTES_MAX)).await;
     match answered.filter(|it| (200..=599).contains(&it.status)) {
         Some(answered) => {
             let mut page = LocalReply::page(answered, place);

@@ -196,6 +196,11 @@ pub static ROWS: &[Row] = &[
         failure("request_failures_total{reason=\"target_too_long\"}"),
         "The longest path with its query; 414",
         "as the servers behind have it"),
+    row!("odd_path_bytes" odd_path_bytes_max Bytes 256..=64 * KIB,
+        failure("request_failures_total{reason=\"target_too_long\"}"),
+        "The longest path with escapes, parameters, empty or dot segments, or backslashes: each of \
+         its readings is compared; 414",
+        "longer for keys of object stores beyond 1,024 characters"),
     row!("loop_hops" loop_hops_max Count 0..=64,
         failure("request_failures_total{reason=\"loop_detected\"}"),
         "Gateways that a request has passed before, by its `CDN-Loop`; 508; with 0 the field is \

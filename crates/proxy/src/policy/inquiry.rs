@@ -83,6 +83,35 @@ pub fn filled(text: &str, facts: Facts<'_, '_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Whether a key of remembered answers has anything of what its sender is known by: of cookies,
+/// user and password where it has such variables, else of fields and parameters. A key in which all
+/// of that is empty would be that of everybody.
+pub fn knows_sender(key: &str, facts: Facts<'_, '_>) -> bool {
+    let is_proof = |variable: Variable<'_>| match variable {
+        Variable::User | Variable::Cookie(_) => true,
+        Variable::Field(name) => name.eq_ignore_ascii_case("authorization"),
+        _ => false,
+    };
+    let is_said =
+        |variable: Variable<'_>| matches!(variable, Variable::Field(_) | Variable::Parameter(_));
+    let variables = || {
+        pieces(key).flatten().filter_map(|piece| match piece {
+            Piece::Variable(variable) => Some(variable),
+            Piece::Text(_) => None,
+        })
+    };
+    let is_there = |variable| {
+        let mut out = Vec::new();
+        facts.put(variable, &mut out);
+        !out.is_empty()
+    };
+    if variables().any(is_proof) {
+        return variables().filter(|it| is_proof(*it)).any(is_there);
+    }
+    let mut said = variables().filter(|it| is_said(*it)).peekable();
+    said.peek().is_none() || said.any(is_there)
+}
+
 /// A text with variables as a URL, or the part of one: without blanks and control characters.
 pub fn filled_url(text: &str, facts: Facts<'_, '_>) -> Option<String> {
     let filled = String::from_utf8(filled(text, facts)?).ok()?;

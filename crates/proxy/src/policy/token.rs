@@ -478,7 +478,8 @@ fn each_token<'a>(
                 .filter_map(|pair| pair.trim().split_once('='));
             for (number, (known, token)) in pairs.enumerate() {
                 let token = token.trim_matches('"');
-                if known == &**name && !token.is_empty() {
+                // Servers take blanks before the equals sign for none of the name's.
+                if known.trim_end() == &**name && !token.is_empty() {
                     visit(
                         TokenLocation::Cookie,
                         (field.value.as_ptr().addr(), number),

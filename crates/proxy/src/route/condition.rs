@@ -125,14 +125,18 @@ fn claim_path(name: &str) -> Option<SmallVec<[&str; 4]>> {
     Some(inner.split("][").collect())
 }
 
-/// The value of the first cookie of a name (RFC 6265, section 5.4).
+/// The value of the first cookie of a name (RFC 6265, section 5.4). Blanks before its equals sign
+/// are none of the name's, as servers have it.
 pub fn cookie<'a>(head: &Head<'a>, name: &str) -> Option<&'a [u8]> {
     let fields = head.fields.iter();
     fields
         .filter(|field| field.known == KnownField::Cookie)
         .flat_map(|field| field.value.split(|byte| *byte == b';'))
         .map(<[u8]>::trim_ascii)
-        .find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+        .find_map(|pair| {
+            let behind = pair.strip_prefix(name.as_bytes())?;
+            behind.trim_ascii_start().strip_prefix(b"=")
+        })
 }
 
 /// The value of the first parameter of a name, as it came; an absent value is empty.

@@ -157,7 +157,7 @@ impl HostEntry {
         let readings = head.readings.as_ref().filter(|_| self.is_restricted);
         let paths = readings.into_iter().flat_map(|readings| {
             let plainest = [&*head.path, readings.base()];
-            plainest.into_iter().chain(readings.others())
+            plainest.into_iter().chain(readings.others(&head.path))
         });
         let given = Given::new(head, token, budget);
         paths.filter_map(move |path| {

@@ -38,6 +38,19 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         sign: Sign::Look("look at limits_reached_total{limit=idle_endpoints}"),
     },
     ChangedDefault {
+        line: "empty or dot segments, or backslashes is at most",
+        change: "a path that servers may read in more than one way is at most 4 KiB long",
+        setting: "--limit odd_path_bytes",
+        sign: Sign::Look("look at request_failures_total{reason=target_too_long}"),
+    },
+    ChangedDefault {
+        line: "all that `auth-cache-key` says of the sender",
+        change: "no answer of auth-url is remembered for senders of whom auth-cache-key says \
+                 nothing",
+        setting: "",
+        sign: Sign::Look("look how often services of auth-url are asked"),
+    },
+    ChangedDefault {
         line: "Removals that nobody asked for",
         change: "removals of much that nobody asked for wait for myriad confirm",
         setting: "--hold-percent=100",

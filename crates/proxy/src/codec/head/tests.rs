@@ -154,6 +154,10 @@ fn each_refusal_has_its_kind() {
             FailureKind::TargetTooLong,
         ),
         (
+            format!("GET /{} HTTP/1.1\r\n{H}\r\n", "%20".repeat(1_366)),
+            FailureKind::TargetTooLong,
+        ),
+        (
             format!("GET / HTTP/1.1\r\n{H}{}\r\n", "A: b\r\n".repeat(128)),
             FailureKind::HeadTooLarge,
         ),

@@ -2,12 +2,16 @@
 //! it, so that what restricts a path is not evaded by another spelling.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use myriad_model::{PathReading, unescape};
 
 use crate::limits::PathRule;
 
-use super::{end_segment, is_plain, normal};
+use super::{Segments, is_plain, normal};
+
+/// The most readings of a path beside the one that is sent.
+const READINGS_MAX: usize = 14;
 
 /// The readings of a path that is not plain. A plain one is all of them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +22,20 @@ pub struct Readings {
     decoded: Box<str>,
     /// Whether nginx refuses the path.
     is_undecodable: bool,
+    /// The readings of endpoints, made where something restricts who may ask.
+    wider: OnceLock<Wider>,
+    /// Whether routes read the path that goes to the endpoint, whatever their dialect.
+    is_overridden: bool,
+}
+
+/// The readings that endpoints may have beside those of routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wider {
     /// All escapes undone, also those that undoing others has made, backslashes as slashes,
     /// parameters of segments left out, dot segments followed, and many slashes as one.
     widest: Box<str>,
     /// The readings between these: see [`between`].
     between: Box<[Box<str>]>,
-    /// Whether routes read the path that goes to the endpoint, whatever their dialect.
-    is_overridden: bool,
 }
 
 impl Readings {
@@ -38,14 +49,11 @@ impl Readings {
         // Merging slashes before dot segments are followed may lead elsewhere than merging them
         // afterwards. No URI has a backslash, and nginx takes it for a letter.
         let is_one = came == sent || decoded == Decoded::of(came) && !came.contains('\\');
-        let base: Box<str> = normal(sent, false, false).into();
-        let widest = followed(&widened(sent));
         Some(Readings {
-            between: between(sent, [&base, &decoded.text, &widest]),
-            base,
+            base: normal(sent, false, false).into(),
             decoded: decoded.text.into(),
             is_undecodable: decoded.is_refused || !is_one,
-            widest: widest.into(),
+            wider: OnceLock::new(),
             is_overridden: rule != PathRule::Dialect,
         })
     }
@@ -67,11 +75,24 @@ impl Readings {
         &self.base
     }
 
-    /// The paths that endpoints may read instead: the narrowest, the widest, and at most eleven
-    /// between them.
-    pub fn others(&self) -> impl Iterator<Item = &str> {
-        let between = self.between.iter().map(|path| &**path);
-        [&*self.decoded, &*self.widest].into_iter().chain(between)
+    /// The paths that endpoints may read instead of `sent`, which goes to them: the narrowest, the
+    /// widest, and at most eleven between them. Asked for the first time, they are made.
+    pub fn others(&self, sent: &str) -> impl Iterator<Item = &str> {
+        let wider = self.wider.get_or_init(|| {
+            let widest = followed(&widened(sent));
+            Wider {
+                between: between(sent, [&self.base, &self.decoded, &widest]),
+                widest: widest.into(),
+            }
+        });
+        let between = wider.between.iter().map(|path| &**path);
+        [&*self.decoded, &*wider.widest].into_iter().chain(between)
+    }
+
+    /// How many bytes of memory the readings of a path of `length` bytes take at most, with those
+    /// that may yet be made. None of them is longer than the path.
+    pub const fn memory(length: usize) -> usize {
+        READINGS_MAX * length
     }
 }
 
@@ -87,8 +108,7 @@ struct Decoded {
 
 impl Decoded {
     fn of(path: &str) -> Decoded {
-        let mut segments: Vec<Vec<u8>> = Vec::new();
-        let mut segment = Vec::new();
+        let mut made = Segments::with_capacity(path.len());
         let mut is_refused = false;
         let mut rest = path.as_bytes().get(1..).unwrap_or_default();
         loop {
@@ -96,7 +116,7 @@ impl Decoded {
                 [b'%', behind @ ..] => match unescape(behind) {
                     Some((b'%', after)) => {
                         rest = after;
-                        segment.extend(*b"%25");
+                        made.extend(b"%25");
                         continue;
                     }
                     Some((byte, after)) => {
@@ -116,33 +136,22 @@ impl Decoded {
                 [] => (b'/', true),
             };
             if byte != b'/' {
-                segment.push(byte);
+                made.push(byte);
                 continue;
             }
-            let ended = std::mem::take(&mut segment);
-            is_refused |= ended == b".." && segments.is_empty();
-            end_segment(&mut segments, ended, is_end, true);
+            is_refused |= made.leads_above();
+            made.end(is_end, true);
             if is_end {
                 break;
             }
         }
-        Decoded {
-            text: text(&segments),
-            is_refused,
-        }
+        let mut text = String::with_capacity(made.bytes.len());
+        push_utf8(&made.bytes, &mut text);
+        Decoded { text, is_refused }
     }
 }
 
-/// Segments as a path of UTF-8, where all other bytes are escaped.
-fn text(segments: &[Vec<u8>]) -> String {
-    let mut text = String::new();
-    for segment in segments {
-        text.push('/');
-        push_utf8(segment, &mut text);
-    }
-    text
-}
-
+/// Bytes as UTF-8, where all others are escaped.
 fn push_utf8(bytes: &[u8], text: &mut String) {
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -280,24 +289,13 @@ fn undone_wholly(path: &str) -> Vec<u8> {
 
 /// A path with its dot segments followed, and many slashes as one.
 fn followed(path: &str) -> String {
-    let mut segments: Vec<&str> = Vec::new();
+    let mut made = Segments::with_capacity(path.len());
     let mut rest = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
     while let Some(segment) = rest.next() {
-        let is_last = rest.peek().is_none();
-        match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    segments.pop();
-                }
-                if is_last {
-                    segments.push("");
-                }
-            }
-            "" if !is_last => {}
-            segment => segments.push(segment),
-        }
+        made.extend(segment.as_bytes());
+        made.end(rest.peek().is_none(), true);
     }
-    format!("/{}", segments.join("/"))
+    made.into_text().unwrap_or_default()
 }
 
 /// A part of a path in its widest reading, but for dot segments.
@@ -377,7 +375,7 @@ mod tests {
                 read(PathReading::AsSent),
                 read(PathReading::Base),
                 read(PathReading::Decoded),
-                &readings.widest,
+                readings.others(&sent).nth(1).unwrap_or_default(),
             ];
             assert_eq!(found, expected, "{came}");
         }
@@ -404,7 +402,7 @@ mod tests {
         ];
         for (path, expected) in cases {
             let readings = Readings::of(path, path, PathRule::Dialect).unwrap();
-            let mut found: Vec<&str> = readings.others().collect();
+            let mut found: Vec<&str> = readings.others(path).collect();
             let mut expected = expected.to_vec();
             for list in [&mut found, &mut expected] {
                 list.sort_unstable();
@@ -428,9 +426,33 @@ mod tests {
                 path.push_str(parts[(seed >> 33) % parts.len()]);
             }
             let readings = Readings::of(&path, &path, PathRule::Dialect);
-            most = most.max(readings.map_or(0, |it| it.others().count()));
+            most = most.max(readings.map_or(0, |it| it.others(&path).count()));
         }
         assert!((3..=13).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn readings_of_endpoints_are_made_where_they_are_asked_for_and_none_is_longer_than_the_path() {
+        let parts = [
+            "/", "a", "%2e%252e", "%252f", ";", "%3b", "%5c", "%255c", "%ff", "%25",
+        ];
+        let mut seed = 3_usize;
+        for _ in 0..2_000 {
+            let mut path = String::from("//");
+            for _ in 0..12 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                path.push_str(parts[(seed >> 33) % parts.len()]);
+            }
+            let readings = Readings::of(&path, &path, PathRule::Dialect).unwrap();
+            assert_eq!(readings.wider.get(), None, "{path}");
+            let made = readings.others(&path).chain([readings.base()]);
+            let lengths: Vec<usize> = made.map(str::len).collect();
+            assert!(
+                lengths.iter().sum::<usize>() <= Readings::memory(path.len()),
+                "{path}"
+            );
+            assert!(lengths.iter().all(|length| *length <= path.len()), "{path}");
+        }
     }
 
     #[test]

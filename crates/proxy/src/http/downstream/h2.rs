@@ -54,14 +54,24 @@ struct Shared {
     resets: Cell<usize>,
 }
 
+/// The steps of matching from which on a request is the turn of its connection: some 30 us.
+const COSTLY_STEPS: u32 = 4_096;
+
 /// A stream that is to be served.
 struct Begun {
     active: Active,
     handle: Handle,
+    stream: PlannedStream,
+}
+
+/// The plan of a stream, and what is left to know of its head.
+struct PlannedStream {
     planned: Planned,
     account: RequestAccount,
     is_head: bool,
     has_to_upgrade: bool,
+    /// Whether it took long to find out what shall become of it.
+    is_costly: bool,
 }
 
 impl Shared {
@@ -132,10 +142,12 @@ pub async fn serve(
     let mut waits = Waits::Start;
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
         let begun = begin(Active::new(shared.clone()), opened);
-        let is_answer = matches!(begun.planned.plan, Plan::Answer(_));
+        let is_answer = matches!(begun.stream.planned.plan, Plan::Answer(_));
+        let has_to_yield = is_answer || begun.stream.is_costly;
         task::spawn_local("stream", serve_stream(begun));
-        if is_answer {
-            // What it is answered with counts before another stream is read.
+        if has_to_yield {
+            // What it is answered with counts before another stream is read, and one that is
+            // costly has been the turn of this connection.
             tokio::task::yield_now().await;
         }
     }
@@ -284,19 +296,19 @@ fn begin(active: Active, opened: OpenedStream) -> Begun {
         mut handle,
         is_end,
     } = opened;
-    let planned = plan_stream(shared, head.section(), is_end);
-    let (planned, account, is_head, has_to_upgrade) = planned.unwrap_or_else(|kind| {
-        let account = RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2);
-        (Planned::failed(kind), account, false, false)
+    let stream = plan_stream(shared, head.section(), is_end);
+    let stream = stream.unwrap_or_else(|kind| PlannedStream {
+        planned: Planned::failed(kind),
+        account: RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2),
+        is_head: false,
+        has_to_upgrade: false,
+        is_costly: false,
     });
-    handle.hold_always(account.memory());
-    handle.hold(planned.memory(), 0);
+    handle.hold_always(stream.account.memory());
+    handle.hold(stream.planned.memory(), 0);
     Begun {
         handle,
-        planned,
-        account,
-        is_head,
-        has_to_upgrade,
+        stream,
         active,
     }
 }
@@ -305,11 +317,15 @@ async fn serve_stream(begun: Begun) {
     let Begun {
         active,
         handle,
+        stream,
+    } = begun;
+    let PlannedStream {
         planned,
         mut account,
         is_head,
         has_to_upgrade,
-    } = begun;
+        ..
+    } = stream;
     let shared = active.shared.clone();
     let worker = &shared.worker;
     let body_bytes_max = match &planned.plan {
@@ -359,7 +375,7 @@ fn plan_stream(
     shared: &Shared,
     section: &Section,
     is_body_empty: bool,
-) -> Result<(Planned, RequestAccount, bool, bool), FailureKind> {
+) -> Result<PlannedStream, FailureKind> {
     let limits = &shared.worker.local.limits;
     if section.is_over() {
         return Err(FailureKind::HeadTooLarge);
@@ -376,7 +392,13 @@ fn plan_stream(
     let mut account = RequestAccount::begin(worker, &tables, visit, &head);
     let room = &mut room;
     let planned = plan(worker, &tables, visit, (&head, room), &mut account, &budget);
-    Ok((planned, account, head.method == "HEAD", has_to_upgrade))
+    Ok(PlannedStream {
+        planned,
+        account,
+        is_head: head.method == "HEAD",
+        has_to_upgrade,
+        is_costly: head.readings.is_some() || budget.taken() >= COSTLY_STEPS,
+    })
 }
 
 #[cfg(test)]

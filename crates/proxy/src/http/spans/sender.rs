@@ -12,8 +12,10 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::{RequestSpan, Spans, otlp};
+use crate::admission::spaces::NOBODY;
 use crate::codec::buffer::Buffer;
-use crate::http::upstream::own::{Own, converse};
+use crate::http::keeper::Kept;
+use crate::http::upstream::own::{ANSWER_BYTES_MAX, Own, converse};
 use crate::http::worker::Worker;
 use crate::local::Local;
 use crate::net::deadline;
@@ -112,8 +114,9 @@ async fn send(worker: &Rc<Worker>, tracing: &Tracing, spans: &[Box<RequestSpan>]
         head,
         is_head: false,
         timeout: tracing.timeout,
+        space: NOBODY,
     };
-    let asked = converse(worker, own);
+    let asked = converse(worker, own, Kept::Head(ANSWER_BYTES_MAX));
     let Some(answered) = asked.await else {
         return false;
     };

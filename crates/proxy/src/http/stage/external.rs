@@ -16,16 +16,18 @@ use super::{
     Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization, route, run,
 };
 use crate::admission::share::{HeldShare, Owner};
+use crate::admission::spaces::Spots;
 use crate::codec::body::BodyLength;
 use crate::codec::head::Head;
 use crate::codec::kept::KeptHead;
 use crate::failure::FailureKind;
 use crate::http::account::RequestAccount;
 use crate::http::answer::LocalReply;
+use crate::http::keeper::Kept;
 use crate::http::peer::Peer;
 use crate::http::plan::Plan;
 use crate::http::trouble;
-use crate::http::upstream::own::{Own, converse};
+use crate::http::upstream::own::{ANSWER_BYTES_MAX, Own, converse};
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::pattern::Budget;
@@ -332,7 +334,7 @@ async fn ask<P: Peer>(
     let told = (head, is_hop);
     let question = check::question(provider, visit, told, worker.local.trusted_hops);
     let is_head = head.method == "HEAD";
-    let asking = call(worker, question, provider, body, is_head);
+    let asking = call((worker, peer.space()), question, provider, body, is_head);
     let answered = unless_gone(peer, asking).await;
     let verdict = match answered.map_err(LocalReply::failed)? {
         Some(answered) => check::verdict(provider, answered),
@@ -400,7 +402,7 @@ fn put(plan: &mut Plan, changes: check::CheckChanges, is_written: bool) {
 
 /// Asks; none where there is no answer.
 async fn call(
-    worker: &Rc<Worker>,
+    (worker, space): (&Rc<Worker>, Spots),
     question: Question,
     provider: &Provider,
     body: &Body,
@@ -417,6 +419,7 @@ async fn call(
         head: check::write(question, provider, told),
         is_head: is_head && is_http,
         timeout: provider.timeout,
+        space,
     };
-    converse(worker, request).await
+    converse(worker, request, Kept::Whole(ANSWER_BYTES_MAX)).await
 }

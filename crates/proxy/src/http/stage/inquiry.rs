@@ -10,13 +10,15 @@ use myriad_model::{AnswerMemory, Inquiry, Origin, Policy};
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, Hold, RequestState, Scene, Serving, TakenRoute, sources};
 use crate::admission::share::Owner;
+use crate::admission::spaces::Spots;
 use crate::codec::buffer::Buffer;
 use crate::codec::head::{Head, split_authority};
 use crate::failure::FailureKind;
 use crate::http::answer::LocalReply;
+use crate::http::keeper::Kept;
 use crate::http::plan::{Plan, is_told_of_success};
 use crate::http::trouble;
-use crate::http::upstream::own::{Own, converse};
+use crate::http::upstream::own::{ANSWER_BYTES_MAX, Own, converse};
 use crate::http::worker::Worker;
 use crate::policy::answers::{self, AnswerKey};
 use crate::policy::check::{self, Answered, CheckChanges, OwnedHeader};
@@ -46,6 +48,8 @@ struct Asked {
     /// The key of the answer, where that is remembered.
     key: Option<AnswerKey>,
     remembered: Option<Rc<Answered>>,
+    /// The namespace that it is asked for.
+    space: Spots,
     /// The location of a client that is not known.
     location: Option<String>,
     /// Fields that the response would have got.
@@ -86,6 +90,7 @@ pub(super) fn apply(
         host: host_of(&authority.unwrap_or_default()).into(),
         key,
         remembered,
+        space: serving.account.space(),
         location: signin.and_then(|signin| filled_url(signin, facts)),
         additions: request.additions.clone(),
     };
@@ -133,7 +138,11 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
 const FAILED: u16 = 500;
 
 /// The service that a route has asked about a request; none where the client's address suffices.
-fn asked<'p>(policy: &'p Policy, head: &Head<'_>, scene: &Scene<'_>) -> Option<&'p Inquiry> {
+pub(super) fn asked<'p>(
+    policy: &'p Policy,
+    head: &Head<'_>,
+    scene: &Scene<'_>,
+) -> Option<&'p Inquiry> {
     let inquiry = policy.inquiry.as_deref()?;
     (!sources::suffices(policy, head, scene)).then_some(inquiry)
 }
@@ -156,7 +165,7 @@ fn host_of(authority: &str) -> &str {
 }
 
 /// The key of an answer, which is the same for the same question of the same route, and the text
-/// that it says.
+/// that it says; none where that says nothing of who asks.
 fn answer_key(
     memory: &AnswerMemory,
     inquiry: &Inquiry,
@@ -166,6 +175,9 @@ fn answer_key(
     let route = taken.entry.name();
     let mut written = DefaultHasher::new();
     inquiry.hash(&mut written);
+    if !inquiry::knows_sender(&memory.key, facts) {
+        return None;
+    }
     let own = filled(&memory.key, facts)?;
     let [target, authority] = [&inquiry.target, &inquiry.authority].map(|it| filled(it, facts));
     answers::key(&[
@@ -274,8 +286,10 @@ impl Asked {
             head: self.question.take()?,
             is_head: *inquiry.method == *"HEAD",
             timeout: inquiry.timeout,
+            space: self.space,
         };
-        converse(&self.worker, own).await
+        // No body of an answer is of use.
+        converse(&self.worker, own, Kept::Head(ANSWER_BYTES_MAX)).await
     }
 
     /// The part of an answer that counts, remembered where that is wanted and possible.

@@ -19,6 +19,7 @@ use tokio::time::Sleep;
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::gather::{Body, gather};
 use super::{RequestState, Scene};
+use crate::admission::spaces::NOBODY;
 use crate::admission::waiting::Standing;
 use crate::balance::Flight;
 use crate::codec::body::{Encoder, unchunked};
@@ -233,6 +234,8 @@ impl Conversation {
             head: Buffer::none(),
             is_head: false,
             timeout: provider.timeout,
+            // Its own conversation holds what is told and said.
+            space: NOBODY,
         };
         let plan = own_plan(worker, own)?;
         if !plan.upstream.is_http2() {

@@ -4,7 +4,9 @@
 use myriad_model::Action;
 
 use super::dry_run::{DryRunEnd, StageVerdict};
-use super::{Flow, RequestState, Scene, Serving, TakenRoute, certificate, passwords, sources};
+use super::{
+    Flow, RequestState, Scene, Serving, TakenRoute, certificate, inquiry, passwords, sources,
+};
 use crate::failure::FailureKind;
 use crate::route::entry::RouteEntry;
 use crate::route::tables::NotFound;
@@ -93,7 +95,7 @@ fn find<'a>(
 ///
 /// # Errors
 /// That the client may not ask for what such a reading leads to, or only with the password of
-/// somebody else, or that finding out takes too many steps.
+/// somebody else or where another service lets it, or that finding out takes too many steps.
 fn strictest<'a>(
     request: &RequestState<'a, '_>,
     scene: &Scene<'a>,
@@ -114,10 +116,13 @@ fn strictest<'a>(
             certificate::judge(other, demand, scene)?;
         }
         sources::admit(policy, head, scene)?;
-        let Some(users) = passwords::asked(policy, head, scene) else {
-            continue;
-        };
-        if own.and_then(|own| passwords::asked(own, head, scene)) != Some(users) {
+        let users = passwords::asked(policy, head, scene);
+        let own_users = own.and_then(|own| passwords::asked(own, head, scene));
+        let inquiry = inquiry::asked(policy, head, scene);
+        let own_inquiry = own.and_then(|own| inquiry::asked(own, head, scene));
+        let is_judged_so = (users.is_none() || users == own_users)
+            && (inquiry.is_none() || inquiry == own_inquiry);
+        if !is_judged_so {
             return Err(FailureKind::Forbidden);
         }
     }

@@ -13,6 +13,7 @@ use http::header::{HeaderValue, UPGRADE};
 use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
 use crate::codec::body::{BodyLength, Encoder};
+use crate::codec::endpoint_head::fields_memory;
 use crate::codec::field::{Field, KnownField};
 use crate::codec::response::{self, ResponseHead};
 use crate::codec::trailer;
@@ -135,7 +136,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     /// endpoint may send before it waits.
     fn hold(&mut self) {
         let (is_coming, head) = match &self.response {
-            Response::Waiting(waiting) => (true, head_bytes(&waiting.0.headers)),
+            Response::Waiting(waiting) => (true, fields_memory(&waiting.0.headers)),
             Response::Head(_) | Response::Body(_) => (true, 0),
             _ => (false, 0),
         };
@@ -528,12 +529,4 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             None => failure.retry(Retry::IfReused),
         }
     }
-}
-
-/// About how many bytes of memory a head takes.
-fn head_bytes(headers: &http::HeaderMap) -> usize {
-    const FIELD_BYTES: usize = 64;
-    let fields = headers.iter();
-    let bytes = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
-    bytes.sum()
 }

@@ -126,7 +126,7 @@ async fn run(copy: Copy, mut plan: Forward) {
     let mut nobody = Keeper::of_nothing();
     let exchange = exchange(worker, &mut plan, &mut nobody, &mut account, &deadline);
     let ended = tokio::time::timeout(COPY_TIMEOUT, exchange).await;
-    if !matches!(ended, Ok(Ok(_))) {
+    if !matches!(ended, Ok(Ok(_))) && !nobody.is_too_long() {
         worker.local.counts.add(Count::MirrorFailed);
     }
 }

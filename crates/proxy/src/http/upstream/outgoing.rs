@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use http::Request;
 
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
-use crate::codec::endpoint_head::{EndpointHead, length_of};
+use crate::codec::endpoint_head::{EndpointHead, length_of, memory_of};
 use crate::codec::trailer::Trailers;
 use crate::http::plan::Forward;
 use crate::net::stream::Stream;
@@ -77,8 +77,8 @@ pub struct Outgoing {
     is_cut: bool,
     /// Whether the head stays once it has been sent.
     is_head_kept: bool,
-    /// The length of the head in bytes, as far as that can be told.
-    head_bytes: u16,
+    /// The bytes of memory that a head of HTTP/2 takes, as far as that can be told.
+    head_memory: u16,
     kept_bytes_max: usize,
     /// Too much is held for others to take much of it from the client.
     is_tight: bool,
@@ -88,9 +88,9 @@ impl Outgoing {
     /// A request with a head, and what was read of its body already. Beyond what is to be kept of
     /// it once it has been sent, nothing is.
     pub fn new(head: EndpointHead, body: Buffer, is_complete: bool, keeping: Keeping) -> Self {
-        let head_bytes = match &head {
-            EndpointHead::Http1(text) => text.len(),
-            EndpointHead::Http2(request) => length_of(request),
+        let (head_bytes, head_memory) = match &head {
+            EndpointHead::Http1(text) => (text.len(), 0),
+            EndpointHead::Http2(request) => (length_of(request), memory_of(request)),
         };
         let (request, buffer) = match head {
             EndpointHead::Http2(request) => (Some(request), body),
@@ -110,7 +110,7 @@ impl Outgoing {
             is_complete,
             is_cut: false,
             is_head_kept: head_bytes <= keeping.head_bytes_max,
-            head_bytes: u16::try_from(head_bytes).unwrap_or(u16::MAX),
+            head_memory: u16::try_from(head_memory).unwrap_or(u16::MAX),
             kept_bytes_max: keeping.bytes_max,
             is_tight: false,
         }
@@ -143,7 +143,7 @@ impl Outgoing {
 
     /// How many bytes of memory it takes, about.
     pub fn memory(&self) -> usize {
-        let head = self.request.as_ref().map_or(0, |_| self.head_bytes);
+        let head = self.request.as_ref().map_or(0, |_| self.head_memory);
         self.buffer.capacity() + usize::from(head)
     }
 

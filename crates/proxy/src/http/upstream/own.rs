@@ -12,12 +12,13 @@ use myriad_model::{
 };
 
 use super::retry::exchange;
+use crate::admission::spaces::Spots;
 use crate::codec::body::Encoder;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::proxy_header::Ends;
 use crate::http::account::RequestAccount;
-use crate::http::keeper::Keeper;
+use crate::http::keeper::{Keeper, Kept};
 use crate::http::plan::Forward;
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
@@ -28,7 +29,7 @@ use crate::route::entry::{BlockArc, BlockEntry, RouteEntry};
 use crate::route::tables::upstream_hash;
 
 /// The longest body of an answer in bytes; a longer one is no answer.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+pub const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// The longest wait between two reads or writes of a question; its provider's timeout is shorter
 /// but for the one that Istio has where nobody wrote any.
@@ -46,25 +47,19 @@ pub struct Own<'a> {
     pub is_head: bool,
     /// The longest wait for the answer.
     pub timeout: Duration,
+    /// The namespace on whose behalf it is sent: what is kept of the answer is held for that.
+    pub space: Spots,
 }
 
-/// Sends a request of the proxy's own; none where there is no answer.
-pub fn converse(worker: &Rc<Worker>, own: Own<'_>) -> impl Future<Output = Option<Answered>> {
-    converse_within(worker, own, ANSWER_BYTES_MAX)
-}
-
-/// Sends a request of the proxy's own; none where there is no answer whose body is no longer than
-/// this.
-pub async fn converse_within(
-    worker: &Rc<Worker>,
-    own: Own<'_>,
-    bytes_max: usize,
-) -> Option<Answered> {
+/// Sends a request of the proxy's own; none where there is no answer, or none that can be kept so.
+pub async fn converse(worker: &Rc<Worker>, own: Own<'_>, kept: Kept) -> Option<Answered> {
     let timeout = own.timeout;
+    let mut held = worker.local.fairness.holdings.connection();
+    held.belong(own.space);
     let mut plan = own_plan(worker, own)?;
     let deadline = Deadline::new();
     let mut account = RequestAccount::untold();
-    let mut keeper = Keeper::new(bytes_max);
+    let mut keeper = Keeper::new(kept, Some(held));
     let asking = exchange(worker, &mut plan, &mut keeper, &mut account, &deadline);
     let ended = tokio::time::timeout(timeout, asking).await;
     let answered = keeper.into_answered();

@@ -25,9 +25,9 @@ pub fn fits(form: &AccessMatcher, path: &str, readings: Option<&Readings>, wide:
     match wide {
         true => {
             let plainest = [path, readings.base()].into_iter();
-            plainest.chain(readings.others()).any(fits_undone)
+            plainest.chain(readings.others(path)).any(fits_undone)
         }
-        false => fits_one(form, readings.base()) && readings.others().all(fits_undone),
+        false => fits_one(form, readings.base()) && readings.others(path).all(fits_undone),
     }
 }
 

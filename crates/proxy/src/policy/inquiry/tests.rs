@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use myriad_model::Inquiry;
 
-use super::{Facts, InquiryVerdict, filled, filled_url, of_use, question, verdict};
+use super::{Facts, InquiryVerdict, filled, filled_url, knows_sender, of_use, question, verdict};
 use crate::codec::client::ClientAddress;
 use crate::codec::head;
 use crate::limits::Limits;
@@ -66,6 +66,33 @@ fn variables_stand_for_parts_of_a_request() {
     assert!(times(9).is_none(), "it would be too long");
     let blank = with_facts(REQUEST, |facts| filled_url("/$http_x_a", facts));
     assert_eq!(blank, None, "a blank ends the target of a request");
+}
+
+#[test]
+fn a_key_that_says_nothing_of_its_sender_is_none() {
+    for (key, wanted) in [
+        ("$cookie_s", true),
+        ("$cookie_y", false),
+        ("$host$cookie_y$http_x_a", false),
+        ("$remote_user$http_authorization", true),
+        ("$cookie_y$http_authorization", true),
+        ("$http_x_a$http_x_b", true),
+        ("$http_x_b$arg_f", false),
+        ("$arg_c", true),
+        ("$host$remote_addr", true),
+        ("", true),
+    ] {
+        let found = with_facts(REQUEST, |facts| knows_sender(key, facts));
+        assert_eq!(found, wanted, "{key}");
+    }
+    let blank = REQUEST.replace("s=2=3", "y =2");
+    assert!(with_facts(&blank, |facts| knows_sender("$cookie_y", facts)));
+    let found = with_facts(&blank, |facts| filled("$cookie_y", facts));
+    assert_eq!(
+        found.unwrap(),
+        b"2",
+        "blanks before the equals sign are no part of the name"
+    );
 }
 
 fn asked(inquiry: &Inquiry) -> String {

@@ -308,6 +308,11 @@ fn a_valid_token_lets_no_forged_one_through() {
             bearer(&good) + &cookie(&forged),
             Err(BadToken),
         ),
+        (
+            root.clone(),
+            bearer(&good) + &format!("Cookie: session\t={forged}\r\n"),
+            Err(BadToken),
+        ),
         (param(&good), bearer(&forged), Err(BadToken)),
         (param(&forged), bearer(&good), Err(BadToken)),
         (escaped(&forged), bearer(&good), Err(BadToken)),

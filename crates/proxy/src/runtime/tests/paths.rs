@@ -1,6 +1,8 @@
 //! Paths that another spelling of leads to the same place: what restricts one holds for all.
 
-use myriad_model::{Action, PathMatch, PathReading, PathRewrite, Respond, Rewrite};
+use std::time::Duration;
+
+use myriad_model::{Action, Inquiry, PathMatch, PathReading, PathRewrite, Respond, Rewrite};
 
 use super::world::{Backend, World, route, with_policy};
 use crate::Settings;
@@ -84,6 +86,69 @@ async fn no_spelling_of_a_restricted_path_is_served() {
             }
         }
     }
+}
+
+/// Whom a service lets pass nobody knows before it is asked, and it is asked about the route alone
+/// that the dialect finds.
+#[tokio::test]
+async fn no_spelling_of_a_path_evades_the_service_that_is_asked_about_it() {
+    let backend = Backend::saying("hello").await;
+    let service = Backend::saying("it may pass").await;
+    let mut world = start(PathRule::Dialect);
+    world.put_upstream("u", &[backend.address]);
+    world.put_upstream("auth", &[service.address]);
+    let asked = |route, target: &str| {
+        with_policy(route, |policy| {
+            policy.path_reading = PathReading::Decoded;
+            policy.inquiry = Some(Box::new(Inquiry {
+                upstream: "auth".into(),
+                method: "GET".into(),
+                authority: "auth".into(),
+                target: target.into(),
+                redirect: "$request_uri".into(),
+                fields: [].into(),
+                timeout: Duration::from_secs(5),
+                passed: [].into(),
+                signin: "".into(),
+                always_sets_cookies: false,
+                memory: None,
+            }));
+        })
+    };
+    let admin = route("a.example", "/admin", "u");
+    world.put_route("admin", asked(admin.clone(), "/check"));
+    let all = with_policy(route("a.example", "/", "u"), |policy| {
+        policy.path_reading = PathReading::Decoded;
+    });
+    world.put_route("all", all.clone());
+    let statuses = async |world: &World| {
+        let mut statuses = Vec::new();
+        for path in SPELLINGS {
+            let answer = world.ask(&get(path)).await;
+            let status = answer[9..12].to_owned();
+            assert!(
+                ["200", "400", "403"].contains(&&*status),
+                "{path}: {answer}"
+            );
+            statuses.push((path, status));
+        }
+        statuses
+    };
+    for (path, status) in statuses(&world).await {
+        let before = service.requests();
+        let answer = world.ask(&get(path)).await;
+        let is_asked = service.requests() > before;
+        assert!(status != "200" || is_asked, "{path}: {answer}");
+    }
+
+    // Where the other route has another service asked, that does not count for this one.
+    world.put_route("all", asked(all, "/other"));
+    let found = statuses(&world).await;
+    assert!(found.contains(&("/admin;x", "403".to_owned())), "{found:?}");
+    // Where it has the same one asked, that decides.
+    world.put_route("all", asked(route("a.example", "/", "u"), "/check"));
+    let found = statuses(&world).await;
+    assert!(found.contains(&("/admin;x", "200".to_owned())), "{found:?}");
 }
 
 #[tokio::test]
