@@ -5,8 +5,8 @@
 //! told for a while before anything is signed with it, and an old one until nothing that was signed
 //! with it holds any more.
 //!
-//! What is told is kept beyond the process, as [`KeptRoot`]s that all replicas read and write: one
-//! that starts knows what others tell, and since when.
+//! All that is told is kept beyond the process, as [`KeptRoot`]s that all replicas read and write:
+//! one that starts knows what others tell, and since when.
 
 use std::time::Duration;
 

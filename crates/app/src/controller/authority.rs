@@ -15,11 +15,8 @@ use myriad_translate::FindingsChange;
 use tokio::sync::mpsc;
 
 use self::store::Store;
-use super::signer::Signer;
+use super::signer::{LOOK_INTERVAL, Signer};
 use crate::control::Event;
-
-/// How often the Secret is read, so that an authority that others replace is noticed.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The interval between two looks while nobody is told what to trust.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);

@@ -14,8 +14,10 @@ use myriad_pki::{KeptRoot, MeshAuthority, Succession};
 use myriad_sync::{Anchors, Identity, NotSigned, Sign};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::authority::LOOK_INTERVAL;
 use crate::control::Event as ControlEvent;
+
+/// How often the authority and what is kept are read, so that what others write is noticed.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// When a proxy shall ask again while nobody can sign.
 const RETRY_AFTER: Duration = Duration::from_secs(15);

@@ -25,7 +25,7 @@ pub(super) struct Store {
     pub namespace: String,
 }
 
-/// What was read.
+/// The content of the Secret as it was read.
 pub(super) struct Read {
     secret: Option<Secret>,
     /// None where nothing was ever kept.

@@ -34,7 +34,7 @@ struct State {
     forbidden: BTreeSet<String>,
     /// Whether nobody is answered.
     is_broken: bool,
-    /// What somebody else writes right before the next write.
+    /// The Secret that somebody else writes right before the next write, and its text.
     first: Option<(String, String)>,
     writes: usize,
 }
