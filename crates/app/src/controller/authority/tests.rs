@@ -158,7 +158,8 @@ impl State {
                 status(201)
             }
             ("PATCH", Some((version, mut texts))) => {
-                if body["metadata"]["resourceVersion"] != version.to_string() {
+                let expected = body["metadata"]["resourceVersion"].as_str();
+                if expected != Some(&*version.to_string()) {
                     return status(409);
                 }
                 self.writes += 1;
