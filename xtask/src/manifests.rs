@@ -131,7 +131,11 @@ const VARIANTS: [Variant; 9] = [
             "sidecars.inject=true",
             "sidecars.failurePolicy=Ignore",
         ],
-        lines: &["- --mesh", "failurePolicy: Ignore"],
+        lines: &[
+            "- --mesh",
+            "failurePolicy: Ignore",
+            "resourceNames: [myriad-mesh-roots]",
+        ],
     },
 ];
 

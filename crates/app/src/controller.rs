@@ -305,6 +305,7 @@ fn look_after_authority(
     let signer = Signer::new(terms, inbox.clone(), metrics);
     let keeper = AuthorityKeeper {
         client: client.clone(),
+        home: settings.namespace.clone(),
         namespace,
         name,
         makes,

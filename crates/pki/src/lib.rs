@@ -13,8 +13,8 @@ mod succession;
 pub use authority::{Authority, AuthorityError, Leaf};
 pub use identity::{IDENTITY_BYTES_MAX, Identity, IdentityError};
 pub use mesh::{
-    Credential, CredentialError, INTERMEDIATES_MAX, LIFETIME_MIN, MeshAuthority,
+    Credential, CredentialError, INTERMEDIATES_MAX, LIFETIME_MAX, LIFETIME_MIN, MeshAuthority,
     MeshAuthorityError, REQUEST_BYTES_MAX, Request, SignError, Signed,
 };
 pub use roots::{OVERLAP, Roots, RootsError, Step, Texts};
-pub use succession::{ROOTS_MAX, Succession};
+pub use succession::{KeptRoot, ROOTS_MAX, Succession};

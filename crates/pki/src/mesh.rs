@@ -34,6 +34,10 @@ pub const INTERMEDIATES_MAX: usize = 8;
 /// The shortest life that a certificate is signed for.
 pub const LIFETIME_MIN: Duration = Duration::from_secs(60);
 
+/// The longest life of an identity: roots overlap for a week, in which whatever the former one
+/// signed has to end.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(6 * 86_400);
+
 /// The keys of a Secret in the form of Istio's `cacerts`.
 const ISTIO: Keys = Keys {
     certificate: "ca-cert.pem",

@@ -40,8 +40,8 @@ pub struct RawMeshAuthority {
         value_name = "SECONDS"
     )]
     pub mesh_certificate_lifetime: u64,
-    /// Seconds that a new root is told to proxies before anything is signed with it, at most
-    /// 86400.
+    /// Seconds that every controller tells a new root to proxies before anything is signed with
+    /// it, at most 86400.
     #[arg(
         long,
         env = "MYRIAD_MESH_ROOT_OVERLAP",

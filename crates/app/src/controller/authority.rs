@@ -1,5 +1,8 @@
 //! The store of the mesh's authority: a Secret that people or a certificate manager write, or one
-//! that the controllers make themselves and replace in time.
+//! that the controllers make themselves and replace in time. Beside it is [`store`], with the roots
+//! of those that come and went.
+
+mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +14,11 @@ use myriad_source::kubernetes::{CallError, Client, Secret, Texts};
 use myriad_translate::FindingsChange;
 use tokio::sync::mpsc;
 
-use super::signer::Signer;
+use self::store::Store;
+use super::signer::{LOOK_INTERVAL, Signer};
 use crate::control::Event;
 
-/// How often the Secret is read, so that an authority that others replace is noticed.
-const LOOK_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The interval between two looks while there is no authority.
+/// The interval between two looks while nobody is told what to trust.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often a Secret is read again that somebody else has just created or written.
@@ -29,6 +30,8 @@ const WARNING_SECONDS: i64 = 7 * 86_400;
 /// Looks after the authority of the mesh.
 pub(super) struct AuthorityKeeper {
     pub client: Client,
+    /// The namespace of the controllers.
+    pub home: String,
     pub namespace: String,
     pub name: String,
     /// Whether one is made where there is none.
@@ -38,9 +41,11 @@ pub(super) struct AuthorityKeeper {
     pub inbox: mpsc::Sender<Event>,
 }
 
-/// Why there is no authority, or not the one that was meant.
+/// Why there is no authority, not the one that was meant, or none that outlives the process.
 #[derive(Debug, PartialEq, Eq)]
 struct Problem {
+    /// The Secret that it is about, if it is not that of the authority.
+    secret: Option<ObjectKey>,
     field: String,
     message: String,
     remedy: &'static str,
@@ -59,41 +64,74 @@ enum Look {
 impl AuthorityKeeper {
     /// Looks after it for ever.
     pub(super) async fn keep(self) {
-        let mut told: Option<Arc<Finding>> = None;
-        let mut has_authority = false;
+        let mut told: Vec<Arc<Finding>> = Vec::new();
         loop {
-            let problem = match self.look().await {
-                Look::Found(authority, problem) => {
-                    has_authority = true;
-                    self.signer.see(*authority);
-                    problem
-                }
-                Look::Wrong(problem) => Some(problem),
-                Look::Unknown(error) => {
-                    let (namespace, name) = (&self.namespace, &self.name);
-                    tracing::warn!(%error, namespace, name, "no authority of the mesh is read");
-                    unreadable(&error)
-                }
-            };
-            self.signer.step();
-            let found = problem.map(|it| Arc::new(self.finding(it)));
+            let problems = self.turn().await.into_iter();
+            let found: Vec<_> = problems.map(|it| Arc::new(self.finding(it))).collect();
             if found != told {
+                let fresh = found.iter().filter(|it| !told.contains(it));
+                let gone = told.iter().filter(|it| !found.contains(it));
                 let change = FindingsChange {
-                    added: found.iter().cloned().collect(),
-                    removed: told.take().into_iter().collect(),
+                    added: fresh.cloned().collect(),
+                    removed: gone.cloned().collect(),
                 };
+                told = found;
                 // A control loop that has ended tells nobody anything any more.
                 if self.inbox.send(Event::Found(change)).await.is_err() {
                     return;
                 }
-                told = found;
             }
-            tokio::time::sleep(match has_authority {
+            tokio::time::sleep(match self.signer.has_begun() {
                 true => LOOK_INTERVAL,
                 false => RETRY_INTERVAL,
             })
             .await;
         }
+    }
+
+    /// Takes in what is kept and what is to sign, and keeps what comes of it. Another replica may
+    /// write meanwhile; what it wrote is then taken in first.
+    async fn turn(&self) -> Vec<Problem> {
+        let store = Store {
+            client: self.client.clone(),
+            namespace: self.home.clone(),
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let read = store.read().await;
+            let (authority, problem) = match self.look().await {
+                Look::Found(authority, problem) => (Some(*authority), problem),
+                Look::Wrong(problem) => (None, Some(problem)),
+                Look::Unknown(error) => {
+                    let (namespace, name) = (&self.namespace, &self.name);
+                    tracing::warn!(%error, namespace, name, "no authority of the mesh is read");
+                    (None, unreadable(&error))
+                }
+            };
+            let mut problems = Vec::from_iter(problem);
+            let outcome = match &read {
+                Ok(read) => {
+                    let roots = self.signer.learn(read.roots.as_deref(), authority);
+                    problems.extend((read.unread > 0).then(|| self.unread(read.unread)));
+                    store.write(read, &roots).await
+                }
+                Err(error) => {
+                    self.signer.see(authority);
+                    Err(error.clone())
+                }
+            };
+            match outcome {
+                Ok(()) => self.signer.begin(),
+                Err(CallError::Conflict) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "the roots of the mesh are not kept");
+                    problems.extend(self.unkept(&error));
+                }
+            }
+            problems.extend(self.signer.waits().then(waiting));
+            return problems;
+        }
+        tracing::warn!("the roots of the mesh are written by others all the time");
+        Vec::new()
     }
 
     async fn look(&self) -> Look {
@@ -106,6 +144,7 @@ impl AuthorityKeeper {
                 },
                 Err(CallError::NotFound) => {
                     return Look::Wrong(Problem {
+                        secret: None,
                         field: String::new(),
                         message: "is not there, and no workload is given an identity".to_owned(),
                         remedy: "create it, or leave out --mesh-ca-secret to have one made",
@@ -144,6 +183,7 @@ impl AuthorityKeeper {
     async fn advance(&self, secret: &Secret) -> Result<Option<Look>, CallError> {
         let wrong = |message: String| {
             Look::Wrong(Problem {
+                secret: None,
                 field: "data".to_owned(),
                 message,
                 remedy: "write the keys of Istio's cacerts or of a kubernetes.io/tls Secret, or \
@@ -176,14 +216,76 @@ impl AuthorityKeeper {
     }
 
     fn finding(&self, problem: Problem) -> Finding {
-        let object = ObjectKey::new(ObjectKind::Secret, &self.namespace, &self.name);
         let Problem {
+            secret,
             field,
             message,
             remedy,
             severity,
         } = problem;
-        Finding::new(severity, &object, field, message, remedy)
+        let own = || ObjectKey::new(ObjectKind::Secret, &self.namespace, &self.name);
+        Finding::new(
+            severity,
+            &secret.unwrap_or_else(own),
+            field,
+            message,
+            remedy,
+        )
+    }
+
+    /// The Secret of the roots.
+    fn kept(&self) -> Option<ObjectKey> {
+        Some(ObjectKey::new(
+            ObjectKind::Secret,
+            &self.home,
+            store::SECRET_NAME,
+        ))
+    }
+
+    fn unread(&self, lines: usize) -> Problem {
+        Problem {
+            secret: self.kept(),
+            field: "data[roots]".to_owned(),
+            message: format!(
+                "has {lines} lines that are no roots of the mesh; they are not believed, and were \
+                 taken out"
+            ),
+            remedy: "let nobody but the controllers write it",
+            severity: Severity::Warning,
+        }
+    }
+
+    /// The problem to tell people of roots that are not kept; none of an error that passes.
+    fn unkept(&self, error: &CallError) -> Option<Problem> {
+        let (CallError::Forbidden(_) | CallError::Rejected(_)) = error else {
+            return None;
+        };
+        let effect = match self.signer.has_begun() {
+            true => "a controller that restarts does not know what workloads trust",
+            false => "no workload is given an identity by this controller",
+        };
+        Some(Problem {
+            secret: self.kept(),
+            field: String::new(),
+            message: format!("cannot be read or written ({error}), so that {effect}"),
+            remedy: "grant create on Secrets, and get and patch on myriad-mesh-roots, to the \
+                     controller's service account, as the chart does; if its content is to blame, \
+                     delete it",
+            severity: Severity::Error,
+        })
+    }
+}
+
+/// The problem of an authority that was found by a process that does not know the one before it.
+fn waiting() -> Problem {
+    Problem {
+        secret: None,
+        field: String::new(),
+        message: "holds an authority whose root workloads do not know yet: nothing is signed \
+                  before it was told for --mesh-root-overlap"
+            .to_owned(),
+        remedy: "wait, or put the former authority back",
+        severity: Severity::Warning,
     }
 }
 
@@ -194,6 +296,7 @@ fn given(texts: &Texts) -> Look {
         Err(error) => {
             let key = error.key().map(|key| format!("data[{key}]"));
             return Look::Wrong(Problem {
+                secret: None,
                 field: key.unwrap_or_else(|| "data".to_owned()),
                 message: format!("is no authority for the mesh: {error}"),
                 remedy: "correct the Secret; until then the authority that there was goes on",
@@ -203,6 +306,7 @@ fn given(texts: &Texts) -> Look {
     };
     let left = authority.until() - clock::unix_seconds();
     let ending = (left < WARNING_SECONDS).then(|| Problem {
+        secret: None,
         field: String::new(),
         message: match left > 0 {
             true => "holds an authority that ends within a week".to_owned(),
@@ -221,6 +325,7 @@ fn given(texts: &Texts) -> Look {
 fn unreadable(error: &CallError) -> Option<Problem> {
     match error {
         CallError::Forbidden(_) => Some(Problem {
+            secret: None,
             field: String::new(),
             message: "may not be read by the controller".to_owned(),
             remedy: "grant get on this Secret to the controller's service account, as the chart \
@@ -228,6 +333,7 @@ fn unreadable(error: &CallError) -> Option<Problem> {
             severity: Severity::Error,
         }),
         CallError::Rejected(text) => Some(Problem {
+            secret: None,
             field: String::new(),
             message: format!("cannot be read or written: {text}"),
             remedy: "correct it; until then the authority that there was goes on",
@@ -236,3 +342,6 @@ fn unreadable(error: &CallError) -> Option<Problem> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use myriad_pki::{Identity, LIFETIME_MIN};
+use myriad_pki::{Identity, LIFETIME_MAX, LIFETIME_MIN};
 use myriad_translate::mesh_config::MeshConfig;
 
 use super::texts::name_pair;
 use crate::cli::mesh::{RawMesh, RawMeshAuthority};
-
-/// The longest life of an identity: roots overlap for a week, in which whatever the former one
-/// signed has to end.
-const LIFETIME_MAX: Duration = Duration::from_secs(6 * 86_400);
 
 /// The longest time that a root is told before it signs.
 const OVERLAP_MAX: Duration = Duration::from_secs(86_400);

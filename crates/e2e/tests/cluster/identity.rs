@@ -155,3 +155,58 @@ async fn a_proxy_whose_renewal_nobody_signs_goes_on_and_says_so_until_somebody_d
     tells("myriad_mesh_certificates_taken_total 2").await;
     tells("myriad_mesh_renewal_overdue 0").await;
 }
+
+#[tokio::test]
+async fn a_restart_while_one_authority_follows_another_keeps_both_and_waits_for_the_overlap() {
+    let cluster = Cluster::join().await;
+    let secret = format!("{}/own-ca", cluster.home());
+    cluster.apply(&authority(&cluster, "first")).await;
+    let launch = cluster.controller_launch(0).argument("--mesh");
+    let launch = launch
+        .set("--mesh-ca-secret", &secret)
+        .set("--mesh-certificate-lifetime", 120)
+        .set("--mesh-root-overlap", 15);
+    let controller = launch.start();
+    let own = proxy(&cluster, 0, "proxy").await;
+    cluster.ready(&own).await;
+    let deadline = std::time::Duration::from_secs(150);
+    let kept = async |wanted: &dyn Fn(&[String]) -> bool| {
+        let home = cluster.home();
+        let output = "--output=go-template={{.data.roots | base64decode}}";
+        let line = [
+            "get",
+            "secret",
+            "myriad-mesh-roots",
+            "--namespace",
+            &home,
+            output,
+        ];
+        let found = eventually_within(deadline, async || {
+            let text = cluster.kubectl(&line).await;
+            let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            wanted(&lines).then_some(())
+        });
+        assert!(found.await.is_some(), "{}", cluster.kubectl(&line).await);
+    };
+    cluster.apply(&authority(&cluster, "second")).await;
+    kept(&|lines| lines.len() == 2).await;
+    controller.kill().await;
+
+    // Nobody has the key of the former any more, and the root of the new one is too young.
+    let controller = launch.start();
+    let status = eventually(async || {
+        let status = cluster.admin(&controller, "/config").await.body;
+        status.contains("do not know yet").then_some(())
+    });
+    assert!(status.await.is_some(), "{}", controller.log());
+    kept(&|lines| lines.len() == 2 && lines.iter().all(|line| line.contains(" - "))).await;
+    // Then it signs, and the former root is kept until what it signed has ended.
+    let renewed = eventually_within(deadline, async || {
+        let metrics = cluster.admin(&own, "/metrics").await.body;
+        let is_renewed = metrics.contains("myriad_mesh_certificates_taken_total 2");
+        is_renewed.then_some(())
+    });
+    assert!(renewed.await.is_some(), "{}", own.log());
+    kept(&|lines| lines.len() == 2 && lines.iter().any(|line| !line.contains(" - "))).await;
+    cluster.ready(&own).await;
+}

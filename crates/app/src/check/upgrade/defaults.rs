@@ -299,6 +299,12 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         ),
     },
     ChangedDefault {
+        line: "keep the roots of the mesh",
+        change: "nothing is signed for a mesh before its roots are read and kept",
+        setting: "",
+        sign: Sign::Look("look for the right to get and patch the Secret myriad-mesh-roots"),
+    },
+    ChangedDefault {
         line: "in the `tls` of an Ingress alone is claimed",
         change: "a host in the tls of an Ingress alone is claimed like one of its rules",
         setting: "--wildcard-sharing='*'",

@@ -169,7 +169,10 @@ async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() 
     });
     // The authority comes late, as it does while an API server is away.
     let late = signer.clone();
-    let late = task::spawn("late", async move { late.see(authority()) });
+    let late = task::spawn("late", async move {
+        late.learn(None, Some(authority()));
+        late.begin();
+    });
     for (token, uri) in [
         ("shop/cart/cart-0", "spiffe://cluster.local/ns/shop/sa/cart"),
         ("shop/pay/pay-0", "spiffe://cluster.local/ns/shop/sa/pay"),
@@ -210,14 +213,22 @@ fn another_root_is_told_before_anything_is_signed_with_it() {
     assert!(told.borrow().is_none());
     let (first, second) = (authority(), authority());
     let roots = [&first, &second].map(|it| Bytes::copy_from_slice(&it.roots()[0]));
-    signer.see(first);
+    let kept = signer.learn(None, Some(first));
+    assert!(told.borrow().is_none(), "it is not kept yet");
+    let refused = signer.sign_now(&identity, None, &request.der).unwrap_err();
+    assert_eq!(refused.reason, "there is no authority of the mesh yet");
+    signer.begin();
     let anchors = told.borrow().clone().unwrap();
     assert_eq!(anchors.roots, roots[..1]);
     assert_eq!(anchors.trust_domains, ["cluster.local", "old.example"]);
-    signer.see(second);
+    assert!(signer.sign_now(&identity, None, &request.der).is_ok());
+    let kept = [kept, signer.learn(None, Some(second))];
+    assert_eq!(kept.each_ref().map(Vec::len), [1, 2]);
     assert_eq!(told.borrow().clone().unwrap().roots, roots);
-    let succession = signer.lock();
-    let succession = succession.as_ref().unwrap();
-    assert!(succession.is_changing());
-    assert_eq!(succession.signer().roots()[0][..], roots[0][..]);
+    let state = signer.lock();
+    // Each replica has looked by then.
+    let left = state.succession.waits(clock::unix_seconds());
+    assert!(left.is_some_and(|it| (625..=630).contains(&it)), "{left:?}");
+    let signer = state.succession.signer().unwrap();
+    assert_eq!(signer.roots()[0][..], roots[0][..]);
 }
