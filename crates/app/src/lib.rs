@@ -31,6 +31,7 @@ pub mod serve;
 pub mod settings;
 pub mod signals;
 pub mod status;
+pub mod tenants;
 pub mod tickets;
 pub mod tokens;
 pub mod told;

@@ -28,13 +28,13 @@ use myriad_base::hold::HoldLimits;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
-use myriad_translate::{Bounds, CatchAll, GatewayCredentials, GatewayPorts, Hsts, MAIN};
+use myriad_translate::{Bounds, CatchAll, GatewayCredentials, GatewayPorts, Hsts, MAIN, Tenants};
 
 use crate::cli::endpoints::RawEndpoints;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh as mesh_file;
-use crate::tickets;
+use crate::{tenants, tickets};
 use sharing::Sharing;
 
 use address::address;
@@ -207,6 +207,8 @@ pub struct Meaning {
     pub endpoints: Reach,
     /// The bounds of what one namespace may make proxies hold.
     pub bounds: Bounds,
+    /// The namespaces with hosts or bounds of their own.
+    pub tenants: Tenants,
     /// The part of the control thread's time that one namespace may have, in percent.
     pub control_share: u32,
     /// The most different regexes of one host.
@@ -488,6 +490,7 @@ impl Meaning {
             gateway_ports: self.gateway_ports.clone(),
             endpoints: self.endpoints.clone(),
             bounds: self.bounds,
+            tenants: self.tenants.clone(),
             regexes_per_host: self.regexes_per_host,
             allows_any: self.mesh.allows_any,
             ..myriad_translate::Settings::default()
@@ -556,6 +559,10 @@ impl Meaning {
             },
             endpoints: Reach::default(),
             bounds: bounds::read(&raw.bounds, Bounds::default(), problems),
+            tenants: match &raw.bounds.tenants {
+                Some(path) => tenants::read(path, problems),
+                None => Tenants::default(),
+            },
             control_share: bounds::control_share(&raw.bounds),
             regexes_per_host: raw.regexes.regexes_per_host,
         };

@@ -32,6 +32,7 @@ mod path;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod watch;
 
 use std::sync::Arc;

@@ -23,8 +23,9 @@ pub use engine::{
 };
 pub use regex::bytes as regex_bytes;
 pub use settings::{
-    Bounds, CatchAll, GatewayCredentials, GatewayPorts, Holding, HostSharing, Hsts, MeshProvider,
-    MeshTelemetry, ProviderForm, Settings, SpanService, TelemetryProvider,
+    Allotment, BadEntry, Bounds, CatchAll, GatewayCredentials, GatewayPorts, Holding, HostList,
+    HostSharing, Hsts, MeshProvider, MeshTelemetry, ProviderForm, Settings, SpanService,
+    TelemetryProvider, Tenants, Unlisted,
 };
 pub use view::{MAIN, Role, View};
 pub use workload_names::workload_names;

@@ -3,6 +3,7 @@
 mod bounds;
 mod hsts;
 mod mesh;
+mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use myriad_api::ObjectKey;
 use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
-use myriad_model::{TlsSettings, Underscores};
+use myriad_model::{Host, TlsSettings, Underscores};
 
 pub use bounds::{Bounds, Holding};
 pub(crate) use bounds::{
@@ -18,6 +19,7 @@ pub(crate) use bounds::{
 };
 pub use hsts::Hsts;
 pub use mesh::{MeshProvider, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
+pub use tenants::{Allotment, BadEntry, HostList, Tenants, Unlisted};
 
 use crate::regex;
 use crate::view::{MAIN, Role, View};
@@ -101,6 +103,8 @@ pub struct Settings {
     pub own: Vec<SocketAddr>,
     /// The bounds of what one namespace may make proxies hold.
     pub bounds: Bounds,
+    /// The namespaces with hosts or bounds of their own.
+    pub tenants: Tenants,
     /// The most different regexes of one host, of each dialect.
     pub regexes_per_host: usize,
 }
@@ -110,6 +114,19 @@ impl Settings {
     pub fn trust_domains(&self) -> impl Iterator<Item = &str> {
         let aliases = self.trust_domain_aliases.iter().map(|it| &**it);
         std::iter::once(&*self.trust_domain).chain(aliases)
+    }
+
+    /// The bounds of what a namespace may make proxies hold.
+    pub fn bounds_of(&self, namespace: &str) -> Bounds {
+        self.tenants.bounds_of(namespace, self.bounds)
+    }
+
+    /// Whether objects of a namespace may claim a host. The namespace of the gateway's workload is
+    /// its operator's, whom no list of others keeps from a host.
+    pub fn may_claim(&self, namespace: &str, host: &Host) -> bool {
+        let is_operator =
+            || *namespace == *self.gateway_namespace && !self.tenants.is_listed(namespace);
+        self.tenants.admits(namespace, host) || is_operator()
     }
 
     /// Why no gateway leads to an address; `None` where it may.
@@ -261,6 +278,7 @@ impl Default for Settings {
             endpoints: Reach::default(),
             own: Vec::new(),
             bounds: Bounds::default(),
+            tenants: Tenants::default(),
             regexes_per_host: regex::PER_HOST_MAX,
         }
     }

@@ -63,7 +63,7 @@ pub(super) const ORDERS: &[Order] = &[
         rows: &[
             &[
                 "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "process",
-                "resident", "restart", "signals", "told",
+                "resident", "restart", "signals", "tenants", "told",
             ],
             &["ask", "board", "completions", "tickets", "tokens"],
             &["confirm"],

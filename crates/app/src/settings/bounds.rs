@@ -47,6 +47,8 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "certificates" => bounds.certificates = read(number)?,
         "hash-slots" => bounds.hash_slots = read(number)?,
         "object-bytes" => bounds.object_bytes = read(number)?,
+        "hosts" => bounds.hosts = read(number)?,
+        "regex-kib" => bounds.regex_kib = read(number)?,
         "host-subsets" => bounds.host_subsets = read(number)?,
         "subset-endpoints" => bounds.subset_endpoints = read(number)?,
         "endpoint-copies" => bounds.endpoint_copies = read(number)?,
@@ -67,9 +69,9 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         }
         _ => {
             return Err(
-                "is none of routes, endpoints, certificates, object-bytes, hash-slots, \
-                 upstream-hash-slots, host-subsets, subset-endpoints, endpoint-copies, \
-                 late-claims and control-share"
+                "is none of hosts, routes, endpoints, certificates, regex-kib, object-bytes, \
+                 hash-slots, upstream-hash-slots, host-subsets, subset-endpoints, \
+                 endpoint-copies, late-claims and control-share"
                     .to_owned(),
             );
         }
@@ -88,6 +90,7 @@ mod tests {
         let mut problems = Vec::new();
         let raw = RawBounds {
             bounds: written.iter().map(|text| (*text).to_owned()).collect(),
+            tenants: None,
         };
         let bounds = read(&raw, Bounds::of_tenants(), &mut problems);
         (bounds, problems)
@@ -103,6 +106,8 @@ mod tests {
             "endpoint-copies=7",
             "late-claims=5",
             "object-bytes=8",
+            "hosts=3",
+            "regex-kib=6",
         ];
         let (read, problems) = bounds(&set);
         let expected = Bounds {
@@ -113,6 +118,8 @@ mod tests {
             endpoint_copies: 7,
             late_claims: 5,
             object_bytes: 8,
+            hosts: 3,
+            regex_kib: 6,
             ..Bounds::of_tenants()
         };
         assert_eq!((read, problems), (expected, Vec::new()));
@@ -123,6 +130,7 @@ mod tests {
         let share = |written: &[&str]| {
             control_share(&RawBounds {
                 bounds: written.iter().map(|text| (*text).to_owned()).collect(),
+                tenants: None,
             })
         };
         assert_eq!(share(&["routes=0"]), 20);

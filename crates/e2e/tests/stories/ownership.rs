@@ -2,7 +2,8 @@
 
 use myriad_e2e::authority::Authority;
 use myriad_e2e::istio::{self, Scene};
-use myriad_e2e::{Backend, Site, World};
+use myriad_e2e::world::eventually;
+use myriad_e2e::{Answer, Backend, Site, World};
 
 use super::istio_tcp::tls_endpoint;
 
@@ -160,5 +161,46 @@ async fn a_younger_wildcard_answers_no_plain_http_for_a_name_of_https_alone() {
     let kept = world.get("https://a.test/").await;
     assert_eq!(kept.told()["backend"], "owner");
     assert_eq!(thief.asked(), 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_of_hosts_says_which_tenant_may_serve_what_whoever_came_first() {
+    let (owner, thief) = (Backend::start("owner").await, Backend::start("thief").await);
+    let directory = tempfile::tempdir().expect("a directory");
+    let tenants = directory.path().join("tenants.yaml");
+    let text = "namespaces:\n  a: {hosts: [\"*.a.test\"], quota: {hosts: 2}}\n  b: {hosts: []}\n";
+    std::fs::write(&tenants, text).expect("a file");
+    let site = |host: &str, namespace: &str, backend: &Backend| {
+        let site = Site::new(host).to(backend.address());
+        site.namespace(namespace).yaml()
+    };
+    let argument = format!("--tenants={}", tenants.display());
+    let stolen = ("stolen.yaml", site("login.a.test", "b", &thief));
+    let world = World::serve_with(Authority::new(), &[stolen], &[&argument]).await;
+    assert_eq!(world.get("http://login.a.test/").await.status, 404);
+    let findings = world.findings().await.join("\n");
+    let told = "the hosts of namespace b in --tenants do not cover host login.a.test";
+    assert!(findings.contains(told), "{findings}");
+    let is_from = |it: &Answer, name: &str| it.status == 200 && it.told()["backend"] == name;
+    world.write("free.yaml", &site("c.test", "c", &thief));
+    world
+        .eventually("http://c.test/", |it| is_from(it, "thief"))
+        .await;
+    // Of three hosts of the namespace two are within its quota: the oldest, by their names.
+    for host in ["login.a.test", "shop.a.test", "third.a.test"] {
+        world.write(&format!("{host}.yaml"), &site(host, "a", &owner));
+    }
+    for url in ["http://login.a.test/", "http://shop.a.test/"] {
+        world.eventually(url, |it| is_from(it, "owner")).await;
+    }
+    let told = eventually(async || {
+        let findings = world.findings().await;
+        let mut told = findings.into_iter();
+        told.find(|it| it.contains("beyond 2 hosts"))
+    });
+    let told = told.await.expect("one is told");
+    assert!(told.contains("third-a-test") && told.contains("raise hosts: 2 of namespace a"));
+    assert_eq!(world.get("http://third.a.test/").await.status, 404);
     world.stop().await;
 }

@@ -1,7 +1,8 @@
 //! Findings as Kubernetes Events (`events.k8s.io/v1`), so that `kubectl describe` shows them.
 //!
 //! Equal findings are one Event whose series counts. What is remembered and what waits is
-//! bounded, and requests have a budget: an Event that is lost is still in the console.
+//! bounded, namespaces take turns, and requests have a budget: an Event that is lost is still in
+//! the console.
 
 mod log;
 
@@ -39,8 +40,8 @@ pub struct EventSettings {
     pub instance: String,
     /// Events that are written per second.
     pub writes_per_second: f64,
-    /// The most findings that are remembered in order to count them; the one that was not seen
-    /// for longest is forgotten first.
+    /// The most findings that are remembered in order to count them; of the namespace with most
+    /// the one that was not seen for longest is forgotten first.
     pub remembered_max: usize,
 }
 

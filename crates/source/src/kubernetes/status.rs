@@ -2,8 +2,8 @@
 //!
 //! Each write is a server-side apply by the field manager `myriad` that carries the
 //! resourceVersion it was computed from; when somebody else was faster the object is read again.
-//! Waiting writes are bounded, the newest is served first, and requests have a budget. Who begins
-//! to lead reads what there is, and writes what is wrong.
+//! Waiting writes are bounded, namespaces take turns, the newest of each is served first, and
+//! requests have a budget. Who begins to lead reads what there is, and writes what is wrong.
 
 pub mod list;
 mod queue;
@@ -42,7 +42,8 @@ const ATTEMPTS_MAX: u32 = 5;
 pub struct StatusSettings {
     /// Objects that are looked at and, if need be, written per second.
     pub writes_per_second: f64,
-    /// The most objects that wait; beyond it the oldest is forgotten, and counted.
+    /// The most objects that wait; beyond it the oldest of the namespace that has most is
+    /// forgotten, and counted.
     pub waiting_max: usize,
 }
 
@@ -141,7 +142,8 @@ impl Statuses {
 
     /// How many Ingresses wait.
     pub fn waiting(&self) -> usize {
-        self.shared.lock().queue.len()
+        let state = self.shared.lock();
+        state.queue.len() + state.queue.resting()
     }
 
     /// The work done so far.
@@ -180,7 +182,7 @@ impl Writer {
         loop {
             let (waiting, page) = self.next();
             if waiting == 0 && page.is_none() {
-                self.shared.wake.notified().await;
+                self.wait().await;
                 continue;
             }
             if let Err(wait) = budget.take(clock::now()) {
@@ -201,10 +203,26 @@ impl Writer {
         }
     }
 
+    /// Waits for a wish, or for an object that has rested.
+    async fn wait(&self) {
+        let next = self.shared.lock().queue.next_wake();
+        let rested = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.shared.wake.notified() => {}
+            () = rested => {}
+        }
+    }
+
     /// How many writes wait, and the page of a review to read next, if there is room for what it
     /// may show.
     fn next(&self) -> (usize, Option<review::Page>) {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
+        state.queue.wake(clock::now());
         let waiting = state.queue.len();
         let has_room = waiting <= self.settings.waiting_max / 2;
         let review = state.review.as_ref().filter(|_| has_room);
@@ -225,7 +243,8 @@ impl Writer {
         }
     }
 
-    /// Writes what was wished for last. Returns how long to wait at least, if it failed.
+    /// Writes what was wished for last in the namespace whose turn it is. Returns how long to wait
+    /// at least, if it failed.
     async fn write_next(&self) -> Option<Duration> {
         // Taken after the wait, so that the newest is the newest.
         let (key, addresses) = self.shared.lock().queue.pop()?;
@@ -238,7 +257,12 @@ impl Writer {
             Err(error @ (CallError::Forbidden(_) | CallError::Rejected(_))) => {
                 tracing::warn!(object = %key, %error, "the status cannot be written");
             }
-            Err(error @ (CallError::Conflict | CallError::Lost(_) | CallError::Busy { .. })) => {
+            // Somebody writes this object time and again, which is nothing to others.
+            Err(CallError::Conflict) => {
+                let now = clock::now();
+                self.shared.lock().queue.rest(key, addresses, now);
+            }
+            Err(error @ (CallError::Lost(_) | CallError::Busy { .. })) => {
                 self.shared.lock().queue.put_back(key, addresses);
                 return Some(error.retry_after());
             }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use myriad_api::{EndpointSlice, Finding, Object, ObjectKey, ObjectKind, Secret, Severity};
 
 use super::ingress;
-use super::istio::weight;
+use super::istio::{self, weight};
 use crate::engine::{Amounts, Beyond, Output, Reader, Stays, Unit, UnitKind, Viewers};
-use crate::settings::{Bounds, Holding, REDUCED_POINTS};
+use crate::settings::{Bounds, Holding, REDUCED_POINTS, Settings};
 
 /// The bytes of a Secret that count for one certificate, begun ones too.
 const SECRET_BYTES: u64 = 4 << 10;
@@ -37,8 +37,8 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let beyond = key
         .as_ref()
         .and_then(|key| Some((key, reader.beyond(key)?)));
-    let bounds = reader.settings().bounds;
-    let finding = beyond.and_then(|(key, beyond)| bounds.finding(key, beyond));
+    let settings = reader.settings();
+    let finding = beyond.and_then(|(key, beyond)| finding(settings, key, beyond));
     Output {
         findings: finding.into_iter().collect(),
         ..Output::default()
@@ -61,6 +61,8 @@ impl Bounds {
     fn amount(&self, holding: Holding, object: &Object) -> u64 {
         match object {
             _ if holding == Holding::ObjectBytes => u64::from(object.bytes()),
+            _ if holding == Holding::Hosts => hosts(object),
+            _ if holding == Holding::RegexKib => regex_kib(object),
             Object::Ingress(ingress) => ingress::weigh(ingress),
             Object::VirtualService(service) => weight::of_service(service),
             Object::IstioGateway(_) => weight::hosts(object),
@@ -71,45 +73,53 @@ impl Bounds {
             _ => 1,
         }
     }
+}
 
-    /// The finding about an object beyond a bound of its namespace.
-    fn finding(&self, key: &ObjectKey, beyond: &Beyond) -> Option<Finding> {
-        let holding = beyond.holding;
-        let bound = self.get(holding)?;
-        let (name, what) = (holding.name(), holding.words());
-        let namespace = key.namespace();
-        let (field, becomes) = match holding {
-            Holding::HashSlots => (
-                "spec.trafficPolicy.loadBalancer.consistentHash",
-                format!("so its hash tables are rings of {REDUCED_POINTS} points"),
-            ),
-            Holding::ObjectBytes if beyond.is_reduced => ("", closes(key.kind).to_owned()),
-            _ if beyond.is_reduced => (
-                "",
-                "so it has no effect; since it restricts access, the paths of older Ingresses of \
-                 the namespace on its hosts answer 503"
-                    .to_owned(),
-            ),
-            _ => ("", "so it is as if it were not there".to_owned()),
-        };
-        Some(Finding::new(
-            Severity::Error,
-            key,
-            field,
-            format!("would bring namespace {namespace} beyond {bound} {what}, {becomes}"),
-            format!("remove other objects of the namespace, or raise --bound {name}={bound}"),
-        ))
-    }
+/// The finding about an object beyond a bound of its namespace.
+fn finding(settings: &Settings, key: &ObjectKey, beyond: &Beyond) -> Option<Finding> {
+    let holding = beyond.holding;
+    let namespace = key.namespace();
+    let bound = settings.bounds_of(namespace).get(holding)?;
+    let (name, what) = (holding.name(), holding.words());
+    let (field, becomes) = match holding {
+        Holding::HashSlots => (
+            "spec.trafficPolicy.loadBalancer.consistentHash",
+            format!("so its hash tables are rings of {REDUCED_POINTS} points"),
+        ),
+        Holding::ObjectBytes if beyond.is_reduced => ("", closes(key.kind).to_owned()),
+        _ if beyond.is_reduced => (
+            "",
+            "so it has no effect; since it restricts access, the paths of older Ingresses of \
+             the namespace on its hosts answer 503"
+                .to_owned(),
+        ),
+        _ => ("", "so it is as if it were not there".to_owned()),
+    };
+    let raise = match settings.tenants.has_quota(namespace, holding) {
+        true => format!("{name}: {bound} of namespace {namespace} in --tenants"),
+        false => format!("--bound {name}={bound}"),
+    };
+    Some(Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!("would bring namespace {namespace} beyond {bound} {what}, {becomes}"),
+        format!("remove other objects of the namespace, or raise {raise}"),
+    ))
 }
 
 impl Holding {
     /// The holdings that objects of a kind count towards; memory goes first.
     pub const fn of(kind: ObjectKind) -> &'static [Holding] {
         match kind {
-            ObjectKind::Ingress => &[Holding::Routes],
-            ObjectKind::VirtualService | ObjectKind::IstioGateway => {
-                &[Holding::ObjectBytes, Holding::Routes]
-            }
+            ObjectKind::Ingress => &[Holding::Routes, Holding::Hosts, Holding::RegexKib],
+            ObjectKind::VirtualService => &[
+                Holding::ObjectBytes,
+                Holding::Routes,
+                Holding::Hosts,
+                Holding::RegexKib,
+            ],
+            ObjectKind::IstioGateway => &[Holding::ObjectBytes, Holding::Routes, Holding::Hosts],
             ObjectKind::EndpointSlice => &[Holding::Endpoints],
             ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
                 &[Holding::ObjectBytes, Holding::Endpoints]
@@ -157,6 +167,24 @@ pub(crate) fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Obje
             Some(Object::Ingress(Arc::new(closing)))
         }
         _ => None,
+    }
+}
+
+/// The hosts that an object claims by what it says alone.
+fn hosts(object: &Object) -> u64 {
+    match object {
+        Object::Ingress(ingress) => ingress::hosts(ingress),
+        Object::IstioGateway(_) | Object::VirtualService(_) => istio::hosts(object),
+        _ => 0,
+    }
+}
+
+/// The KiB that the regexes of an object may take.
+fn regex_kib(object: &Object) -> u64 {
+    match object {
+        Object::Ingress(ingress) => ingress::regex_rows(ingress),
+        Object::VirtualService(service) => weight::regex_rows(service),
+        _ => 0,
     }
 }
 

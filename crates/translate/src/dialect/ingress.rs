@@ -32,12 +32,12 @@ use myriad_api::{Finding, Ingress, Object, Severity};
 
 use annotations::Defaults;
 pub(crate) use claimant::Claimant;
-pub(crate) use claims::field_of;
+pub(crate) use claims::{field_of, hosts};
 pub(crate) use closing::{closing, is_closed};
 pub(crate) use contender::{Contender, contenders, leave_strangers, leave_unadmitted};
 pub(crate) use host::{gather, lost, translate_host};
 pub(crate) use tls::claimant as tls_claimant;
-pub(crate) use weight::weigh;
+pub(crate) use weight::{regex_rows, weigh};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 use class::Served;
@@ -69,7 +69,7 @@ pub(crate) fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output 
             return output;
         }
     }
-    let claims = claims::read(&ingress);
+    let claims = claims::read(&ingress, reader.settings());
     output.needs = claims.hosts.into_iter().map(Unit::host_of).collect();
     if is_beyond {
         return output;

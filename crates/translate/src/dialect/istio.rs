@@ -6,6 +6,7 @@
 //! host when one server changes.
 
 mod access_policy;
+mod admission;
 mod answer;
 mod below;
 mod beyond;
@@ -50,6 +51,7 @@ pub(crate) mod weight;
 
 use std::sync::Arc;
 
+use myriad_api::istio::VirtualService;
 use myriad_api::{Finding, Object, ObjectKey, Severity};
 use myriad_model::host::Pattern;
 
@@ -66,8 +68,10 @@ pub(crate) use host::{
 pub(crate) use scene::{HostScene, Site};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
+use crate::resolve::losers::unclaimable;
 use crate::resolve::names::{self, ServerHost};
 use crate::resolve::{destination_rule, notes, service_entry};
+use admission::may_claim;
 use port::Stand;
 
 /// The rules that the engine has for Istio's objects at gateways.
@@ -103,7 +107,14 @@ pub(crate) fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output 
         }
         for (host_at, text) in server.hosts.iter().enumerate() {
             match names::host(ServerHost::read(text).host) {
-                Ok(host) => output.needs.push(Unit::host_of(host)),
+                Ok(host) if may_claim(reader, key, &host) => {
+                    output.needs.push(Unit::host_of(host));
+                }
+                Ok(host) => {
+                    let field = format!("spec.servers[{at}].hosts[{host_at}]");
+                    let finding = unclaimable(key, field, &host, reader.settings());
+                    output.findings.push(finding);
+                }
                 Err(error) => {
                     let field = format!("spec.servers[{at}].hosts[{host_at}]");
                     let finding = bad_host(key, field, &error.to_string());
@@ -157,6 +168,19 @@ pub(crate) fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output 
         }
     }
     output.is_concerned = !gateways.is_empty();
+    claim_hosts(reader, &service, &gateways, &mut output);
+    output
+}
+
+/// Adds the hosts that a VirtualService claims by Gateways, and what is wrong with the others.
+fn claim_hosts(
+    reader: &mut Reader<'_>,
+    service: &Arc<VirtualService>,
+    gateways: &[Arc<str>],
+    output: &mut Output,
+) {
+    let key = &service.meta.key;
+    let own = key.namespace();
     for (at, text) in service.spec.hosts.iter().enumerate() {
         let field = format!("spec.hosts[{at}]");
         let host = match names::host(text) {
@@ -168,6 +192,11 @@ pub(crate) fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output 
                 continue;
             }
         };
+        if !gateways.is_empty() && !may_claim(reader, key, &host) {
+            let finding = unclaimable(key, field, &host, reader.settings());
+            output.findings.push(finding);
+            continue;
+        }
         let is_covered = |gateway: &Arc<str>| host::is_covered(reader, gateway, &host, own);
         if gateways.iter().any(is_covered) {
             output.needs.push(Unit::host_of(host));
@@ -177,13 +206,30 @@ pub(crate) fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output 
         }
     }
     // A name of a rule for TLS is claimed like any host, where its handshakes are handed on.
+    let known = reader.names_of(service);
     for host in known.claimed() {
         let mut gateways = gateways.iter();
-        if gateways.any(|gateway| !host::passing(reader, gateway, host, own).is_empty()) {
+        if !gateways.any(|gateway| !host::passing(reader, gateway, host, own).is_empty()) {
+            continue;
+        }
+        if may_claim(reader, key, host) {
             output.needs.push(Unit::host_of(host.clone()));
+        } else {
+            let field = known.field_of(host).unwrap_or_default();
+            let finding = unclaimable(key, field, host, reader.settings());
+            output.findings.push(finding);
         }
     }
-    output
+}
+
+/// The hosts that a Gateway names, or a VirtualService for Gateways.
+pub(crate) fn hosts(object: &Object) -> u64 {
+    let hosts = match object {
+        Object::IstioGateway(gateway) => touch::gateway_claims(gateway).len(),
+        Object::VirtualService(service) => touch::service_claims(service).len(),
+        _ => 0,
+    };
+    hosts as u64
 }
 
 /// Says what is wrong with an object that no host claims: of some kinds, that they are not

@@ -1,6 +1,6 @@
 //! Objects that come in, as far as their namespaces may hold them.
 
-use myriad_api::{self as api, Object, ObjectKey, ObjectKind};
+use myriad_api::{self as api, Object, ObjectKey};
 
 use super::Engine;
 use super::allowance::Beyond;
@@ -17,7 +17,7 @@ impl Engine {
             api::Change::Put(object) => Some(object),
             api::Change::Remove(_) => None,
         };
-        let bounds = self.bounds_of(key.kind);
+        let bounds = self.bounds_of(&key);
         if bounds.is_empty() && !self.concerns_claims(&key) {
             self.ingest(change, run);
             return;
@@ -35,7 +35,8 @@ impl Engine {
         }
         let old = old.map(|old| old.meta().created);
         let amounts = new.map(|new| {
-            let amounts = (self.rules.bounds.weigh)(&self.settings.bounds, new);
+            let bounds = self.settings.bounds_of(key.namespace());
+            let amounts = (self.rules.bounds.weigh)(&bounds, new);
             (new.meta().created, amounts)
         });
         let moved = self.allowances.replace(&key, (old, amounts), &bounds);
@@ -64,7 +65,7 @@ impl Engine {
 
     /// Brings an object to where it is by the bounds, after another one of its namespace changed.
     fn reconsider(&mut self, key: ObjectKey, run: &mut Run) {
-        let bounds = &self.bounds_of(key.kind);
+        let bounds = &self.bounds_of(&key);
         let Some(beyond) = self.allowances.take(&key) else {
             let stored = self.objects.get(&self.hasher, key.kind, key.id());
             let excess = stored.and_then(|it| Some((self.excess_of(&it, bounds)?, it)));
@@ -143,10 +144,10 @@ impl Engine {
         }
     }
 
-    /// The bounds that objects of a kind count for.
-    fn bounds_of(&self, kind: ObjectKind) -> Vec<(Holding, u64)> {
-        let holdings = (self.rules.bounds.holdings)(kind).iter();
-        let bounds = &self.settings.bounds;
+    /// The bounds of its namespace that an object counts for.
+    fn bounds_of(&self, key: &ObjectKey) -> Vec<(Holding, u64)> {
+        let holdings = (self.rules.bounds.holdings)(key.kind).iter();
+        let bounds = self.settings.bounds_of(key.namespace());
         let bounds = holdings.filter_map(|holding| Some((*holding, bounds.get(*holding)?)));
         bounds.collect()
     }

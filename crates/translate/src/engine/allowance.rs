@@ -37,7 +37,7 @@ pub struct Beyond {
 pub(super) type RowPlace = (i64, ObjectKey);
 
 /// The amounts that an object counts for, by holding.
-pub(crate) type Amounts = [Option<(Holding, u64)>; 2];
+pub(crate) type Amounts = [Option<(Holding, u64)>; 4];
 
 impl Beyond {
     /// An object that is too much of a holding and has nothing in its place.

@@ -11,6 +11,7 @@ use myriad_model::{Host, host::Pattern};
 
 use super::claim::Claim;
 use crate::engine::{Output, Unit, UnitKind};
+use crate::settings::Settings;
 
 /// The most objects that are told one by one that they have lost a host, of each dialect.
 pub(crate) const LOSERS_MAX: usize = 16;
@@ -109,6 +110,36 @@ pub(crate) fn untold(
              are told of it one by one"
         ),
         "remove them, or use other hosts",
+    )
+}
+
+/// The finding about a host that a namespace may not claim.
+pub(crate) fn unclaimable(
+    key: &ObjectKey,
+    field: String,
+    host: &Host,
+    settings: &Settings,
+) -> Finding {
+    let (namespace, what) = (key.namespace(), named(host));
+    let (why, remedy) = match settings.tenants.is_listed(namespace) {
+        true => (
+            format!("the hosts of namespace {namespace} in --tenants do not cover {what}"),
+            "use a host that they cover, or let the operator add it there",
+        ),
+        false => (
+            format!(
+                "--tenants keeps {what} from namespaces without hosts of their own, such as \
+                 {namespace}"
+            ),
+            "use another host, or let the operator list it there for the namespace",
+        ),
+    };
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!("is without effect: {why}"),
+        remedy,
     )
 }
 

@@ -47,6 +47,12 @@ pub enum Holding {
     HashSlots,
     /// Bytes of memory that objects of Istio's API take, which are kept as they were read.
     ObjectBytes,
+    /// Hosts of Ingresses, of Gateways' servers and of VirtualServices, once for each object that
+    /// names one.
+    Hosts,
+    /// KiB that the regexes of Ingresses and VirtualServices may take once they are compiled, which
+    /// count towards [`Holding::Routes`] as well.
+    RegexKib,
 }
 
 /// The most that one namespace may hold, and one upstream. Zero is no bound.
@@ -62,6 +68,10 @@ pub struct Bounds {
     pub hash_slots: u64,
     /// See [`Holding::ObjectBytes`].
     pub object_bytes: u64,
+    /// See [`Holding::Hosts`].
+    pub hosts: u64,
+    /// See [`Holding::RegexKib`].
+    pub regex_kib: u64,
     /// The slots that one upstream may have, 2 to [`myriad_model::HashTable::SIZE_MAX`].
     pub upstream_hash_slots: u32,
     /// The subsets that a host may have.
@@ -84,6 +94,8 @@ impl Default for Bounds {
             endpoints: 0,
             certificates: 0,
             object_bytes: 0,
+            hosts: 0,
+            regex_kib: 0,
             hash_slots: 4 << 20,
             upstream_hash_slots: 65_537,
             host_subsets: 256,
@@ -128,12 +140,41 @@ impl Bounds {
             Holding::Certificates => self.certificates,
             Holding::HashSlots => self.hash_slots,
             Holding::ObjectBytes => self.object_bytes,
+            Holding::Hosts => self.hosts,
+            Holding::RegexKib => self.regex_kib,
         };
         Some(bound).filter(|bound| *bound > 0)
+    }
+
+    /// The same with another bound of a holding.
+    #[must_use]
+    pub fn with(mut self, holding: Holding, bound: u64) -> Self {
+        let place = match holding {
+            Holding::Routes => &mut self.routes,
+            Holding::Endpoints => &mut self.endpoints,
+            Holding::Certificates => &mut self.certificates,
+            Holding::HashSlots => &mut self.hash_slots,
+            Holding::ObjectBytes => &mut self.object_bytes,
+            Holding::Hosts => &mut self.hosts,
+            Holding::RegexKib => &mut self.regex_kib,
+        };
+        *place = bound;
+        self
     }
 }
 
 impl Holding {
+    /// The holdings that one namespace may have a bound of its own for. Slots are no such, since
+    /// upstreams have some that no object counts for.
+    pub const OF_TENANTS: [Holding; 6] = [
+        Holding::Hosts,
+        Holding::Routes,
+        Holding::Endpoints,
+        Holding::Certificates,
+        Holding::RegexKib,
+        Holding::ObjectBytes,
+    ];
+
     /// The name that its bound is set by.
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,6 +183,8 @@ impl Holding {
             Holding::Certificates => "certificates",
             Holding::HashSlots => "hash-slots",
             Holding::ObjectBytes => "object-bytes",
+            Holding::Hosts => "hosts",
+            Holding::RegexKib => "regex-kib",
         }
     }
 
@@ -153,6 +196,8 @@ impl Holding {
             Holding::Certificates => "certificates or authorities",
             Holding::HashSlots => "slots of hash tables",
             Holding::ObjectBytes => "bytes of memory for its objects",
+            Holding::Hosts => "hosts",
+            Holding::RegexKib => "KiB of regexes",
         }
     }
 }

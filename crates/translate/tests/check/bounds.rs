@@ -24,8 +24,10 @@ fn engine() -> Engine {
             certificates: 1,
             hash_slots: 2_048,
             object_bytes: 1_000,
+            hosts: 3,
             ..Bounds::default()
         },
+        tenants: world::tenants("one *.example routes=5 regex-kib=30;two a.example hosts=2"),
         ..universe::settings()
     })
 }

@@ -19,6 +19,7 @@ mod render;
 mod scale;
 mod sharing;
 mod slices;
+mod tenants;
 mod texts;
 mod underscores;
 mod universe;

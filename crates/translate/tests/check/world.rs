@@ -10,8 +10,9 @@ use myriad_model::{
     CheckProtocol, Extent, Form, Processing, Provider, Sealer, TraceProtocol, Writer,
 };
 use myriad_translate::{
-    Bounds, CatchAll, Engine, GatewayCredentials, HostSharing, Hsts, MeshProvider, ProviderForm,
-    Role, Settings, SpanService, TelemetryProvider, View,
+    Allotment, Bounds, CatchAll, Engine, GatewayCredentials, Holding, HostSharing, Hsts,
+    MeshProvider, ProviderForm, Role, Settings, SpanService, TelemetryProvider, Tenants, Unlisted,
+    View,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
@@ -65,6 +66,7 @@ pub(crate) fn settings(text: &str) -> Settings {
                 .push(value.parse().expect("a block")),
             "admin" => settings.own.push(value.parse().expect("ADDRESS:PORT")),
             "bound" => bound(value, &mut settings.bounds),
+            "tenants" => settings.tenants = tenants(value),
             "root-namespace" => settings.root_namespace = Some(value.into()),
             "view" => {
                 let view = view(value);
@@ -115,12 +117,43 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "certificates" => bounds.certificates = number,
         "hash-slots" => bounds.hash_slots = number,
         "object-bytes" => bounds.object_bytes = number,
+        "hosts" => bounds.hosts = number,
+        "regex-kib" => bounds.regex_kib = number,
         "host-subsets" => bounds.host_subsets = number,
         "subset-endpoints" => bounds.subset_endpoints = number,
         "endpoint-copies" => bounds.endpoint_copies = number,
         "late-claims" => bounds.late_claims = number,
         other => panic!("no bound {other}"),
     }
+}
+
+/// Tenants as `NAMESPACE ENTRY... KIND=NUMBER...`, divided by semicolons: entries of its list of
+/// hosts, of which `-` is an empty one, and bounds of its own. `unlisted nothing` leaves no host to
+/// others.
+pub(crate) fn tenants(text: &str) -> Tenants {
+    let (mut listed, mut unlisted) = (BTreeMap::new(), Unlisted::Free);
+    for line in text.split(';') {
+        let mut words = line.split_whitespace();
+        let name = words.next().expect("NAMESPACE");
+        let mut tenant = Allotment::default();
+        for word in words {
+            if (name, word) == ("unlisted", "nothing") {
+                unlisted = Unlisted::Nothing;
+            } else if let Some((kind, number)) = word.split_once('=') {
+                let mut known = Holding::OF_TENANTS.into_iter();
+                let holding = known.find(|holding| holding.name() == kind);
+                let number = number.parse().expect("a number");
+                tenant.quota.insert(holding.expect("a kind"), number);
+            } else {
+                let list = tenant.hosts.get_or_insert_default();
+                if word != "-" {
+                    list.add(word).expect("an entry");
+                }
+            }
+        }
+        listed.insert(name.into(), tenant);
+    }
+    Tenants::new(listed, unlisted)
 }
 
 /// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them,

@@ -1,11 +1,12 @@
 //! The findings that were told, so that equal ones are counted instead of repeated.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use myriad_api::{Finding, ObjectKey, Severity, one_line};
 
 use crate::kubernetes::item;
+use crate::kubernetes::turns::Turns;
 
 /// How long an Event that only counts on waits for the next write.
 const SERIES_INTERVAL: Duration = Duration::from_secs(300);
@@ -31,7 +32,8 @@ struct Known {
     due: Due,
     /// When the Event was written last.
     written: Option<Duration>,
-    is_due: bool,
+    /// Its place among those of its namespace that are due.
+    place: Option<u64>,
     /// Rank by the time it was seen.
     rank: u64,
 }
@@ -39,10 +41,13 @@ struct Known {
 /// Events that were told, and those to be told.
 pub(super) struct Log {
     known: HashMap<u64, Known>,
-    /// Identities by rank; the lowest was not seen for longest.
-    order: BTreeMap<u64, u64>,
-    /// Identities that are due, each once.
-    due: VecDeque<u64>,
+    /// Identities by namespace and rank; the lowest was not seen for longest.
+    order: BTreeMap<(Box<str>, u64), u64>,
+    /// How many are known of each namespace.
+    sizes: Turns,
+    /// Identities that are due, each once, by namespace and place.
+    due: BTreeMap<(Box<str>, u64), u64>,
+    turns: Turns,
     ranks: u64,
     remembered_max: usize,
 }
@@ -62,7 +67,9 @@ impl Log {
         Log {
             known: HashMap::new(),
             order: BTreeMap::new(),
-            due: VecDeque::new(),
+            sizes: Turns::default(),
+            due: BTreeMap::new(),
+            turns: Turns::default(),
             ranks: 0,
             remembered_max: remembered_max.max(1),
         }
@@ -77,7 +84,7 @@ impl Log {
         let text = format!("{object}\n{:?}\n{note}", finding.severity);
         let id = item::first_bytes(&blake3::hash(text.as_bytes()));
         self.ranks += 1;
-        let rank = self.ranks;
+        let (rank, namespace) = (self.ranks, object.namespace());
         let known = self.known.entry(id).or_insert_with(|| Known {
             due: Due {
                 object: object.clone(),
@@ -88,18 +95,23 @@ impl Log {
                 last_seen: now,
             },
             written: None,
-            is_due: false,
+            place: None,
             rank,
         });
-        self.order.remove(&std::mem::replace(&mut known.rank, rank));
-        self.order.insert(rank, id);
+        let former = (namespace.into(), std::mem::replace(&mut known.rank, rank));
+        if self.order.remove(&former).is_none() {
+            self.sizes.add(namespace);
+        }
+        self.order.insert((namespace.into(), rank), id);
         known.due.count = known.due.count.saturating_add(1);
         known.due.last_seen = now;
         let rests = known
             .written
             .is_some_and(|at| now.saturating_sub(at) < SERIES_INTERVAL);
-        if !rests && !std::mem::replace(&mut known.is_due, true) {
-            self.due.push_back(id);
+        if !rests && known.place.is_none() {
+            known.place = Some(rank);
+            self.due.insert((namespace.into(), rank), id);
+            self.turns.add(namespace);
         }
         self.forget_oldest();
     }
@@ -109,35 +121,47 @@ impl Log {
         !self.due.is_empty()
     }
 
-    /// The Event that waits for longest.
+    /// The Event that waits for longest in the namespace whose turn it is.
     pub(super) fn pop(&mut self) -> Option<Due> {
-        while let Some(id) = self.due.pop_front() {
-            if let Some(known) = self.known.get_mut(&id) {
-                known.is_due = false;
-                known.written = Some(known.due.last_seen);
-                return Some(known.due.clone());
-            }
-        }
-        None
+        let namespace = self.turns.next()?;
+        let mut waiting = self.due.range((namespace, 0)..);
+        let place = waiting.next().map(|(place, _)| place.clone())?;
+        let id = self.due.remove(&place)?;
+        self.turns.remove(&place.0);
+        let known = self.known.get_mut(&id)?;
+        known.place = None;
+        known.written = Some(known.due.last_seen);
+        Some(known.due.clone())
     }
 
-    /// An Event that could not be written waits behind the others.
+    /// An Event that could not be written waits behind the others of its namespace.
     pub(super) fn put_back(&mut self, due: &Due) {
-        if let Some(known) = self.known.get_mut(&due.id)
-            && !std::mem::replace(&mut known.is_due, true)
-        {
+        let Some(known) = self.known.get_mut(&due.id) else {
+            return;
+        };
+        if known.place.is_none() {
+            self.ranks += 1;
             known.written = None;
-            self.due.push_back(due.id);
+            known.place = Some(self.ranks);
+            let namespace = due.object.namespace();
+            self.due.insert((namespace.into(), self.ranks), due.id);
+            self.turns.add(namespace);
         }
     }
 
+    /// Forgets what was not seen for longest, of the namespace of which most is known.
     fn forget_oldest(&mut self) {
         while self.known.len() > self.remembered_max
-            && let Some((_, id)) = self.order.pop_first()
-            && let Some(known) = self.known.remove(&id)
+            && let Some(namespace) = self.sizes.largest().map(Box::<str>::from)
+            && let Some((place, id)) = self.order.range((namespace, 0)..).next()
         {
-            if known.is_due {
-                self.due.retain(|due| *due != id);
+            let (place, id) = (place.clone(), *id);
+            self.order.remove(&place);
+            self.sizes.remove(&place.0);
+            let known = self.known.remove(&id);
+            if let Some(waits) = known.and_then(|known| known.place) {
+                self.turns.remove(&place.0);
+                self.due.remove(&(place.0, waits));
             }
         }
     }
@@ -163,7 +187,11 @@ mod tests {
     use std::time::Duration;
 
     fn finding(name: &str, message: &str) -> Finding {
-        let key = ObjectKey::new(ObjectKind::Ingress, "n", name);
+        of("n", name, message)
+    }
+
+    fn of(namespace: &str, name: &str, message: &str) -> Finding {
+        let key = ObjectKey::new(ObjectKind::Ingress, namespace, name);
         Finding::new(Severity::Error, &key, "spec", message, "correct it")
     }
 
@@ -213,6 +241,30 @@ mod tests {
         }
         assert_eq!(names, ["a", "c"]);
         assert!(log.due.is_empty());
+    }
+
+    #[test]
+    fn a_namespace_with_a_thousand_findings_delays_another_by_one_event() {
+        let mut log = Log::new(1_001);
+        let now = Duration::from_secs(9);
+        log.record(&of("quiet", "first", "wrong"), now);
+        for number in 0..1_000 {
+            log.record(&of("loud", &number.to_string(), "wrong"), now);
+        }
+        log.record(&of("quiet", "second", "wrong"), now);
+        // What is forgotten is of the namespace of which most is known.
+        assert_eq!(log.known.len(), 1_001);
+        let mut names = Vec::new();
+        while let Some(due) = log.pop() {
+            names.push(due.object.name().to_owned());
+        }
+        assert_eq!(names.len(), 1_001);
+        assert_eq!(names[..5], ["1", "first", "2", "second", "3"]);
+        assert!(log.due.is_empty());
+        let due = log.known.values().next().map(|known| known.due.clone());
+        let due = due.expect("all are known");
+        log.put_back(&due);
+        assert_eq!(log.pop(), Some(due));
     }
 
     #[test]

@@ -1,20 +1,32 @@
-//! The Ingresses whose status is to be looked at, newest wish first.
+//! The Ingresses whose status is to be looked at: namespaces take turns, and of each its newest
+//! wish goes first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use myriad_api::ObjectKey;
+use myriad_base::clock::Instant;
 
+use super::super::turns::Turns;
 use super::Address;
+
+/// How long an object rests whose writes others came before.
+pub(super) const REST: Duration = Duration::from_secs(1);
 
 /// The statuses that wait to be written.
 pub(super) struct Queue {
     wanted: HashMap<ObjectKey, (i64, Arc<[Address]>)>,
-    /// The keys by rank; the highest is next.
-    order: BTreeMap<i64, ObjectKey>,
+    /// The keys by namespace and rank; the highest of a namespace is next.
+    order: BTreeMap<(Box<str>, i64), ObjectKey>,
+    turns: Turns,
     highest: i64,
     lowest: i64,
     waiting_max: usize,
+    /// Objects that rest, and until when.
+    resting: HashMap<ObjectKey, (Instant, Arc<[Address]>)>,
+    /// The same in the order in which they end. A newer wish for an object leaves its entry here.
+    rests: VecDeque<(Instant, ObjectKey)>,
 }
 
 impl Queue {
@@ -23,43 +35,89 @@ impl Queue {
         Queue {
             wanted: HashMap::new(),
             order: BTreeMap::new(),
+            turns: Turns::default(),
             highest: 0,
             lowest: 0,
             waiting_max: waiting_max.max(1),
+            resting: HashMap::new(),
+            rests: VecDeque::new(),
         }
     }
 
-    /// How many wait.
+    /// How many wait, beside those that rest.
     pub(super) fn len(&self) -> usize {
         self.wanted.len()
     }
 
-    /// The newest wish. Returns whether the oldest one had to be forgotten for it.
+    /// How many rest.
+    pub(super) fn resting(&self) -> usize {
+        self.resting.len()
+    }
+
+    /// The newest wish. Returns whether one had to be forgotten for it: the oldest of the namespace
+    /// that has most.
     pub(super) fn push(&mut self, key: ObjectKey, addresses: Arc<[Address]>) -> bool {
+        self.resting.remove(&key);
         self.highest += 1;
         self.insert(self.highest, key, addresses);
         if self.wanted.len() <= self.waiting_max {
             return false;
         }
-        if let Some((_, oldest)) = self.order.pop_first() {
-            self.wanted.remove(&oldest);
+        let largest = self.turns.largest().map(Box::from);
+        let oldest = largest.and_then(|namespace| {
+            let mut all = self.order.range((namespace, i64::MIN)..);
+            all.next().map(|(_, key)| key.clone())
+        });
+        if let Some(oldest) = oldest {
+            self.take(&oldest);
         }
         true
     }
 
-    /// A wish that failed waits behind all others, unless there is a newer one for its object.
+    /// A wish that failed waits behind all others of its namespace, unless there is a newer one for
+    /// its object.
     pub(super) fn put_back(&mut self, key: ObjectKey, addresses: Arc<[Address]>) {
-        if self.wanted.contains_key(&key) || self.wanted.len() >= self.waiting_max {
+        let is_known = self.wanted.contains_key(&key) || self.resting.contains_key(&key);
+        if is_known || self.wanted.len() >= self.waiting_max {
             return;
         }
         self.lowest -= 1;
         self.insert(self.lowest, key, addresses);
     }
 
-    /// The newest wish.
+    /// A wish whose object others write rests, and delays nobody; not if there is a newer one.
+    pub(super) fn rest(&mut self, key: ObjectKey, addresses: Arc<[Address]>, now: Instant) {
+        if self.wanted.contains_key(&key) || self.resting.len() >= self.waiting_max {
+            return;
+        }
+        let until = now + REST;
+        self.rests.push_back((until, key.clone()));
+        self.resting.insert(key, (until, addresses));
+    }
+
+    /// Puts back those that have rested.
+    pub(super) fn wake(&mut self, now: Instant) {
+        while let Some((until, key)) = self.rests.pop_front_if(|(until, _)| *until <= now) {
+            let is_of = self.resting.get(&key).is_some_and(|it| it.0 == until);
+            let rested = is_of.then(|| self.resting.remove(&key)).flatten();
+            if let Some((_, addresses)) = rested {
+                self.put_back(key, addresses);
+            }
+        }
+    }
+
+    /// When the next one has rested.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.rests.front().map(|(until, _)| *until)
+    }
+
+    /// The newest wish of the namespace whose turn it is.
     pub(super) fn pop(&mut self) -> Option<(ObjectKey, Arc<[Address]>)> {
-        let (_, key) = self.order.pop_last()?;
-        let (_, addresses) = self.wanted.remove(&key)?;
+        let namespace = self.turns.next()?;
+        let all = (namespace.clone(), i64::MIN)..=(namespace, i64::MAX);
+        let (_, key) = self.order.range(all).next_back()?;
+        let key = key.clone();
+        let addresses = self.take(&key)?;
         Some((key, addresses))
     }
 
@@ -67,24 +125,40 @@ impl Queue {
     pub(super) fn clear(&mut self) {
         self.wanted.clear();
         self.order.clear();
+        self.turns.clear();
+        self.resting.clear();
+        self.rests.clear();
+    }
+
+    fn take(&mut self, key: &ObjectKey) -> Option<Arc<[Address]>> {
+        let (rank, addresses) = self.wanted.remove(key)?;
+        self.order.remove(&(key.namespace().into(), rank));
+        self.turns.remove(key.namespace());
+        Some(addresses)
     }
 
     fn insert(&mut self, rank: i64, key: ObjectKey, addresses: Arc<[Address]>) {
-        if let Some((former, _)) = self.wanted.insert(key.clone(), (rank, addresses)) {
-            self.order.remove(&former);
-        }
-        self.order.insert(rank, key);
+        self.take(&key);
+        self.turns.add(key.namespace());
+        self.order
+            .insert((key.namespace().into(), rank), key.clone());
+        self.wanted.insert(key, (rank, addresses));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Queue};
+    use super::{Address, Queue, REST};
     use myriad_api::{ObjectKey, ObjectKind};
+    use myriad_base::clock;
     use std::sync::Arc;
 
     fn key(name: &str) -> ObjectKey {
-        ObjectKey::new(ObjectKind::Ingress, "n", name)
+        of("n", name)
+    }
+
+    fn of(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey::new(ObjectKind::Ingress, namespace, name)
     }
 
     fn names(queue: &mut Queue) -> Vec<String> {
@@ -118,5 +192,44 @@ mod tests {
         assert!(queue.push(key("c"), nothing()));
         queue.put_back(key("d"), nothing());
         assert_eq!(names(&mut queue), ["c", "b"]);
+    }
+
+    #[test]
+    fn a_namespace_with_a_thousand_wishes_delays_another_by_one_write() {
+        let mut queue = Queue::new(1_001);
+        queue.push(of("quiet", "first"), nothing());
+        for number in 0..1_000 {
+            queue.push(of("loud", &number.to_string()), nothing());
+        }
+        queue.push(of("quiet", "second"), nothing());
+        // Those of the one that has most are forgotten, the oldest first.
+        assert_eq!(queue.len(), 1_001);
+        let turns: Vec<String> = names(&mut queue);
+        assert_eq!(turns[..4], ["999", "second", "998", "first"]);
+        assert_eq!(turns.last().map(String::as_str), Some("1"));
+        assert!(queue.order.is_empty());
+    }
+
+    #[test]
+    fn an_object_that_others_write_rests_and_the_rest_goes_on() {
+        let mut queue = Queue::new(10);
+        let now = clock::now();
+        queue.push(key("b"), nothing());
+        queue.rest(key("a"), nothing(), now);
+        assert_eq!((queue.len(), queue.resting()), (1, 1));
+        // A list that shows it wrong does not wake it.
+        queue.put_back(key("a"), nothing());
+        queue.wake(now);
+        assert_eq!(names(&mut queue), ["b"]);
+        assert_eq!(queue.next_wake(), Some(now + REST));
+        queue.wake(now + REST);
+        assert_eq!(names(&mut queue), ["a"]);
+        assert_eq!((queue.resting(), queue.next_wake()), (0, None));
+        // A newer wish takes its place at once, and stays the last.
+        queue.rest(key("a"), [Address::Hostname("old".into())].into(), now);
+        queue.push(key("a"), nothing());
+        assert_eq!(queue.pop(), Some((key("a"), nothing())));
+        queue.wake(now + REST);
+        assert_eq!(queue.pop(), None);
     }
 }

@@ -83,6 +83,24 @@ async fn a_status_is_written_with_the_version_it_rests_on_and_only_on_change() {
 }
 
 #[tokio::test]
+async fn an_object_that_others_write_all_the_time_waits_alone_and_is_written_in_the_end() {
+    let server = Server::start().await;
+    for name in ["a", "b"] {
+        server.put(INGRESSES, name, json!({"spec": {}}));
+    }
+    let statuses = writer(&server, claim(true)).await;
+    // As often as it is tried at once.
+    server.conflict(5);
+    statuses.set(key("a"), address(1));
+    server.asked("/a/status", 5).await;
+    statuses.set(key("b"), address(1));
+    server.asked("/b/status", 1).await;
+    assert_eq!(statuses.waiting(), 1);
+    server.asked("/a/status", 6).await;
+    assert_eq!(statuses.counters().conflicts.get(), 5);
+}
+
+#[tokio::test]
 async fn who_does_not_lead_writes_nothing() {
     let server = Server::start().await;
     server.put(INGRESSES, "a", json!({"spec": {}}));

@@ -9,19 +9,38 @@ use super::annotations::{self, Defaults, Further};
 use super::opened::Opened;
 use super::{class, host_name};
 use crate::engine::NewlyClaimed;
+use crate::resolve::losers::unclaimable;
+use crate::settings::Settings;
 
 /// The hosts of one Ingress.
 pub(super) struct IngressClaims {
     /// The hosts of its rules and of its `tls` entries, its further ones, and [`Host::any`]
     /// where it answers for hosts that nobody names.
     pub hosts: BTreeSet<Host>,
-    /// Hosts that are no hosts, or were not written in their normal form.
+    /// Hosts that are no hosts, were not written in their normal form, or may not be claimed.
     pub findings: Vec<Finding>,
 }
 
-/// Reads the claims of an Ingress.
-pub(super) fn read(ingress: &Opened) -> IngressClaims {
-    claims_of(ingress, ingress.further())
+/// Reads the claims of an Ingress, without those that its namespace may not make.
+pub(super) fn read(ingress: &Opened, settings: &Settings) -> IngressClaims {
+    let IngressClaims {
+        hosts,
+        mut findings,
+    } = claims_of(ingress, ingress.further());
+    let key = &ingress.meta.key;
+    let may_claim = |host: &Host| settings.may_claim(key.namespace(), host);
+    let (hosts, refused): (BTreeSet<Host>, BTreeSet<Host>) = hosts.into_iter().partition(may_claim);
+    for host in &refused {
+        let field = field_of(ingress, host);
+        findings.push(unclaimable(key, field, host, settings));
+    }
+    IngressClaims { hosts, findings }
+}
+
+/// The number of hosts that an Ingress names.
+pub(crate) fn hosts(ingress: &Ingress) -> u64 {
+    let further = Further::read(&ingress.meta, &BTreeSet::new());
+    claims_of(ingress, &further).hosts.len() as u64
 }
 
 fn claims_of(ingress: &Ingress, further: &Further) -> IngressClaims {

@@ -31,9 +31,6 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let default = usize::from(ingress.default_backend.is_some());
     let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len()).sum();
     let of_tls = named.saturating_sub(ingress.rules.len());
-    let written = ingress.rules.iter().flat_map(|rule| &rule.paths);
-    let written = written.filter(|path| path.path_type != PathType::Exact);
-    let of_paths = written.filter_map(|path| path.path.as_deref());
     let annotations = ingress.meta.annotations.iter();
     let mut canary = annotations
         .clone()
@@ -44,20 +41,29 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     };
     let texts = annotations::bytes_repeated(&ingress.meta).saturating_mul(REPEATED);
     let of_each = shares * (1 + text_rows(texts));
+    let further = Further::read(&ingress.meta, &BTreeSet::new());
+    let aliases = further.aliases.len() as u64;
+    let redirects = further.www_key.map_or(0, |_| ingress.rules.len());
+    let of_paths = ((paths.sum::<usize>() + default) * of_each) as u64;
+    let of_host = regex_rows(ingress).saturating_add(of_paths);
+    let of_hosts = of_host.saturating_mul(1 + aliases);
+    let read_once = text_rows(annotations::bytes_read(&ingress.meta));
+    of_hosts.saturating_add((of_tls + redirects + read_once) as u64)
+}
+
+/// The rows that the regexes of its paths and annotations count for.
+pub(crate) fn regex_rows(ingress: &Ingress) -> u64 {
+    let written = ingress.rules.iter().flat_map(|rule| &rule.paths);
+    let written = written.filter(|path| path.path_type != PathType::Exact);
+    let of_paths = written.filter_map(|path| path.path.as_deref());
     let has_regex = |name: &str| {
         name.ends_with(CANARY_PATTERN) || name.split('/').nth(1) == Some(CERTIFICATE_SUBJECT)
     };
+    let annotations = ingress.meta.annotations.iter();
     let of_annotations = annotations.filter(|(name, _)| has_regex(name));
     let regexes = of_paths
         .filter(|path| path.len() <= PATH_BYTES_MAX && looks_like_regex(path))
         .map(|path| Cow::<str>::Owned(any_case(path)))
         .chain(of_annotations.map(|(_, pattern)| Cow::Borrowed(pattern.trim())));
-    let further = Further::read(&ingress.meta, &BTreeSet::new());
-    let aliases = further.aliases.len() as u64;
-    let redirects = further.www_key.map_or(0, |_| ingress.rules.len());
-    let of_paths = ((paths.sum::<usize>() + default) * of_each) as u64;
-    let of_host = regex::rows(regexes).saturating_add(of_paths);
-    let of_hosts = of_host.saturating_mul(1 + aliases);
-    let read_once = text_rows(annotations::bytes_read(&ingress.meta));
-    of_hosts.saturating_add((of_tls + redirects + read_once) as u64)
+    regex::rows(regexes)
 }

@@ -13,6 +13,7 @@ use super::scene::{HostScene, Site, Tenant};
 use super::stream::Holders;
 use super::{binding, credential, domain};
 use crate::engine::{Output, Reader, Shared};
+use crate::resolve::losers::unclaimable;
 use crate::resolve::{Shade, names};
 use crate::settings::CatchAll;
 
@@ -33,8 +34,13 @@ pub(super) fn judge_unnamed(
         if let Some(lost) = all.iter().find(|way| !kept.contains(way)) {
             let key = &site.gateway.meta.key;
             let field = entrance::field(reader, key, lost.server, "hosts");
-            let catch_all = &reader.settings().catch_all_namespaces;
-            output.findings.push(no_catch_all(key, field, catch_all));
+            let settings = reader.settings();
+            output
+                .findings
+                .push(match settings.may_claim(key.namespace(), host) {
+                    true => no_catch_all(key, field, &settings.catch_all_namespaces),
+                    false => unclaimable(key, field, host, settings),
+                });
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_model::{Host, Name, host::Pattern};
 
+use super::admission::may_claim;
 use super::entrance::{self, Admitted, Door, Entrance};
 use super::{below, credential};
 use crate::engine::{Reader, namespace_of};
@@ -144,7 +145,8 @@ pub(crate) fn of_broader(
                     owner.is_none_or(|owner| owner.is_of(own) || owner.is_of(key.namespace()));
                 let is_named = reader.names_of(&service).has_host(cover);
                 let is_seen = reader.view().sees(&service.spec.export_to, own);
-                if !is_let_in || !is_named || !is_seen {
+                let is_kept = is_named && may_claim(reader, &service.meta.key, pattern);
+                if !is_let_in || !is_kept || !is_seen {
                     continue;
                 }
                 let covered = reader.claim(&gateway.meta, pattern);

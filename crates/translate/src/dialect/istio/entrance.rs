@@ -199,6 +199,7 @@ fn answers_unnamed(reader: &Reader<'_>, namespace: &str, way: &Entrance) -> bool
         && way.listener.as_str() == "https";
     match &settings.catch_all_namespaces {
         _ if way.door == Door::Stream => true,
+        _ if !settings.may_claim(namespace, &Host::any()) => false,
         CatchAll::Only(known) => known.contains(namespace) || view.is_of(namespace),
         // The operator's certificate goes before that of whoever comes.
         CatchAll::All => !is_default || view.is_of(namespace) || !view.is_ingress(),

@@ -53,13 +53,14 @@ impl Narrower {
         (host, tenant): (&Host, &Tenant),
         bytes: usize,
     ) -> Result<(), usize> {
-        let Some(bound) = reader.settings().bounds.get(Holding::Routes) else {
+        let namespace = tenant.service.meta.key.namespace();
+        let bounds = reader.settings().bounds_of(namespace);
+        let Some(bound) = bounds.get(Holding::Routes) else {
             return Ok(());
         };
         if tenant.named == Named::Captured || tenant.names.has_host(host) {
             return Ok(());
         }
-        let namespace = tenant.service.meta.key.namespace();
         let left = self.0.entry(namespace.into()).or_insert(Left {
             bytes: BYTES_LEAST,
             max: BYTES_LEAST,

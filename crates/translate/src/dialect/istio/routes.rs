@@ -90,7 +90,8 @@ pub(crate) fn build(
     let mut regexes = Regexes::new(reader.settings().regexes_per_host);
     for (number, tenant) in of_requests.enumerate() {
         let service = &tenant.service;
-        let mut left = DelegatedLeft::of(service, &reader.settings().bounds);
+        let bounds = reader.settings().bounds_of(service.meta.key.namespace());
+        let mut left = DelegatedLeft::of(service, &bounds);
         for (at, root) in service.spec.http.iter().enumerate() {
             let mut rules = match is_delegating(root) {
                 false => vec![Rule {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use myriad_api::istio::Gateway;
+use myriad_api::istio::{Gateway, VirtualService};
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Host, Name, host::Pattern};
 
+use super::admission::may_claim;
 use super::binding;
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
@@ -43,7 +44,8 @@ pub(super) fn gather(
             }
             for service in services {
                 let key = &service.meta.key;
-                if !reader.view().sees(&service.spec.export_to, key.namespace()) {
+                let own = key.namespace();
+                if !may_enter(reader, &service, host) {
                     continue;
                 }
                 let names = reader.names_of(&service);
@@ -57,7 +59,7 @@ pub(super) fn gather(
                 let known = found.get(&place).map_or(0, |tenant| tenant.entrances.len());
                 // One more than it may have says that there are.
                 let left = (names.ways_max() + 1).saturating_sub(known);
-                let ways = (host, &*covering, key.namespace(), named);
+                let ways = (host, &*covering, own, named);
                 let entrances = enter(reader, &site.gateway, ways, left);
                 if entrances.is_empty() {
                     continue;
@@ -86,6 +88,13 @@ pub(super) fn gather(
         }
     }
     tenants
+}
+
+/// Whether a VirtualService is seen, and may have a host.
+fn may_enter(reader: &Reader<'_>, service: &VirtualService, host: &Host) -> bool {
+    let key = &service.meta.key;
+    let is_seen = reader.view().sees(&service.spec.export_to, key.namespace());
+    is_seen && may_claim(reader, key, host)
 }
 
 /// The only namespace whose VirtualServices may enter by a Gateway, where there is one.

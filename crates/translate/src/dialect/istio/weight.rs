@@ -179,7 +179,12 @@ pub(crate) fn of_service(service: &VirtualService) -> u64 {
     // A host costs something to serve though no rule does.
     let rows = (rows.max(1) as u64).saturating_mul(spec.hosts.len().max(1) as u64);
     // Hosts share a regex.
-    rows.saturating_add(regex::rows(spec.http.iter().flat_map(regexes)))
+    rows.saturating_add(regex_rows(service))
+}
+
+/// The rows that the regexes of a VirtualService count for.
+pub(crate) fn regex_rows(service: &VirtualService) -> u64 {
+    regex::rows(service.spec.http.iter().flat_map(regexes))
 }
 
 fn regexes(route: &HttpRoute) -> impl Iterator<Item = &str> {

@@ -1,0 +1,12 @@
+//! The hosts that Istio's objects may claim.
+
+use myriad_api::ObjectKey;
+use myriad_model::{Host, host::Pattern};
+
+use crate::engine::Reader;
+
+/// Whether an object may claim a host. What is for all hosts is for connections without a name as
+/// well, and each server says for itself whether it may answer for names.
+pub(super) fn may_claim(reader: &Reader<'_>, key: &ObjectKey, host: &Host) -> bool {
+    host.pattern() == Pattern::Any || reader.settings().may_claim(key.namespace(), host)
+}
