@@ -430,14 +430,15 @@ impl<O: Outlet> Control<O> {
         let cleared = self.live.committed(roots, since, resources, ingresses);
         outcome.findings.removed.extend(cleared.removed);
         self.outlet.publish(outcome.delta, snapshot, &self.board);
-        self.outlet.publish_others(&self.engine, &outcome.others);
+        let (others, gone) = (&outcome.others, &outcome.gone);
+        self.outlet.publish_others(&self.engine, others, gone);
+        self.board.set_others(&self.engine, others, gone);
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.outlet.claims(outcome.claims);
         self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
-        self.board.set_others(&self.engine, &outcome.others);
     }
 }
 

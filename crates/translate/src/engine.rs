@@ -130,6 +130,8 @@ pub struct Outcome {
     pub delta: Delta,
     /// Changed resources of each other view in which any changed, by its name.
     pub others: Vec<(Arc<str>, Delta)>,
+    /// Views that are gone. One that comes has resources that changed.
+    pub gone: Vec<Arc<str>>,
     /// Changed findings.
     pub findings: FindingsChange,
     /// Ingresses that were translated and are served, by `namespace/name`.
@@ -344,9 +346,13 @@ impl Engine {
         // Read once, and not in every batch again.
         run.opened.forget(Moment::End);
         self.run.opened = run.opened;
+        // One that is back is another to nobody.
+        let gone = run.gone.into_iter();
+        let gone = gone.filter(|name| self.views.find(name).is_none());
         Outcome {
             delta: run.delta,
             others: self.name_deltas(run.others),
+            gone: gone.collect(),
             findings: self.ledger.settle(),
             served: run.served,
             unserved: run.unserved,

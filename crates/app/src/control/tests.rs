@@ -297,7 +297,7 @@ async fn a_view_that_comes_or_goes_while_the_loop_runs_is_translated_at_once() {
         let (mut control, _, mut inbox) = control(events);
         while control.turn(&mut inbox).await && !(inbox.is_empty() && control.queue.is_empty()) {}
         let side = control.engine.snapshot_of("side");
-        assert_eq!(side.map(Snapshot::len), count);
+        assert_eq!(side.map(|it| it.len()), count);
         assert_eq!(control.board.snapshot_of("side").map(|it| it.len()), count);
     }
 }

@@ -75,6 +75,7 @@ impl Engine {
         }
         self.writer.remove_view(slot);
         self.run.others.remove(&slot);
+        self.run.gone.insert(former.name.clone());
         if !is_sidecar {
             self.mark_view(slot, [Some(former.role), None]);
         }
@@ -124,18 +125,13 @@ impl Engine {
     }
 
     /// All views with their newest snapshots, the main one first.
-    pub fn views(&self) -> impl Iterator<Item = (&View, &Snapshot)> {
+    pub fn views(&self) -> impl Iterator<Item = (&View, Snapshot)> {
         let views = self.views.iter();
         views.filter_map(|(slot, standing)| Some((&standing.view, self.writer.snapshot_at(slot)?)))
     }
 
-    /// How many views there are.
-    pub fn views_len(&self) -> usize {
-        self.views.len()
-    }
-
     /// The newest snapshot of a view.
-    pub fn snapshot_of(&self, name: &str) -> Option<&Snapshot> {
+    pub fn snapshot_of(&self, name: &str) -> Option<Snapshot> {
         self.writer.snapshot_at(self.views.find(name)?)
     }
 
