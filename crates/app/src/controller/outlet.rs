@@ -108,6 +108,10 @@ impl Outlet for Fleet {
         self.shown.show_others(engine, changed, gone);
     }
 
+    fn tick(&mut self, _board: &Board) {
+        self.shown.views.sweep();
+    }
+
     fn tell(&mut self, findings: &FindingsChange) {
         self.word.tell(findings);
     }

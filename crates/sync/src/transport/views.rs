@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
+use myriad_base::clock;
 use myriad_model::{Digest, Moment, Snapshot};
 use tokio::sync::watch;
 
 use crate::metrics::ServerCounters;
-use crate::server::Steps;
+use crate::server::{Shelf, Steps};
 
 /// The most views of one server.
 pub const VIEWS_MAX: usize = 1 << 16;
@@ -20,6 +21,8 @@ pub const VIEWS_MAX: usize = 1 << 16;
 pub struct Views {
     all: Arc<RwLock<Named>>,
     reached: Reached,
+    /// The steps of all views that are kept.
+    shelf: Arc<Shelf>,
 }
 
 /// The moment up to which every view is as its newest snapshot says. It is written once for all of
@@ -75,7 +78,7 @@ impl Views {
         let view = View {
             newest,
             reached: self.reached.clone(),
-            steps: Arc::default(),
+            steps: Arc::new(Steps::on(self.shelf.clone())),
             touched: Mutex::new(touched),
         };
         all.insert(name.into(), Arc::new(view));
@@ -96,6 +99,12 @@ impl Views {
     pub fn newest(&self, name: &str) -> Option<Snapshot> {
         let view = self.find(name)?;
         Some(view.newest())
+    }
+
+    /// Lets go of what streams shared and none is likely to want any more. To be called about once
+    /// a second.
+    pub fn sweep(&self) {
+        self.shelf.sweep(clock::now());
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Named> {
