@@ -10,6 +10,7 @@ mod drawn;
 mod late;
 mod ledger;
 mod memory;
+mod naming;
 mod needs;
 mod output;
 mod parts;
@@ -66,6 +67,7 @@ use copies::Copies;
 use late::Late;
 use ledger::Ledger;
 use memory::Memories;
+use naming::Naming;
 use parts::Parts;
 use postponed::Postponed;
 use revisit::Partings;
@@ -99,6 +101,8 @@ pub struct Engine {
     allowances: Allowances,
     /// How many hosts the Gateways of each namespace name.
     tally: Tally,
+    /// The labels that selectors name.
+    naming: Naming,
     /// Hosts that objects came to after their creation.
     late: Late,
     writer: Writer,
@@ -221,6 +225,7 @@ impl Engine {
             owning_none: HashSet::new(),
             allowances: Allowances::new(copies, slots),
             tally: Tally::default(),
+            naming: Naming::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,
             writer,
@@ -229,6 +234,9 @@ impl Engine {
             postponed: Postponed::default(),
             is_started: false,
         };
+        for key in rules.named_always {
+            engine.naming.insert(key);
+        }
         let listeners = engine.listeners(Role::Ingress);
         let delta = &mut engine.run.delta;
         let changes = engine.writer.replace(&[], listeners, delta);
@@ -342,6 +350,7 @@ impl Engine {
         self.objects.settle();
         self.parts.settle();
         self.views.settle();
+        self.naming.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         // Read once, and not in every batch again.
         run.opened.forget(Moment::End);
