@@ -249,18 +249,17 @@ impl Board {
             .extend(Kind::ALL.map(|kind| (kind.as_str(), snapshot.count(kind))));
     }
 
-    /// Shows the newest snapshots of the other views, where any changed, came or went.
-    pub fn set_others(&self, engine: &Engine, changed: &[(Arc<str>, Delta)]) {
+    /// Shows the newest snapshots of the other views that changed or came, and none of those that
+    /// are gone.
+    pub fn set_others(&self, engine: &Engine, changed: &[(Arc<str>, Delta)], gone: &[Arc<str>]) {
         let mut state = self.lock();
+        for view in gone {
+            state.others.remove(view);
+        }
         for (view, _) in changed {
             if let Some(snapshot) = engine.snapshot_of(view) {
-                state.others.insert(view.clone(), snapshot.clone());
+                state.others.insert(view.clone(), snapshot);
             }
-        }
-        // Whoever comes has something that changed.
-        if state.others.len() + 1 != engine.views_len() {
-            let others = &mut state.others;
-            others.retain(|view, _| engine.snapshot_of(view).is_some());
         }
     }
 

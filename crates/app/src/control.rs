@@ -222,6 +222,15 @@ impl<O: Outlet> Control<O> {
         was_there
     }
 
+    /// Takes away the views whose Pods differ in what selectors name since the last changes, before
+    /// anything is translated for them: the proxies come back, and each finds its own.
+    fn part_views(&mut self) {
+        let keys = self.engine.take_labels_moved();
+        for view in self.beside.part(&self.engine, &keys) {
+            self.remove_view(&view);
+        }
+    }
+
     /// Takes away the views that no sidecar has followed for a while.
     fn sweep(&mut self) {
         let idle = self.beside.sweep();
@@ -316,6 +325,7 @@ impl<O: Outlet> Control<O> {
         let cut = self.queue.cut_while(clock::now(), &mut take_in);
         self.advance(&cut.positions);
         let object = touched.put.take();
+        self.part_views();
         let is_whole = cut.holders.are_joint();
         let processor_time = &self.processor_time;
         let mut has_time = || is_whole || processor_time().saturating_sub(before) < CUT_MAX;
@@ -393,6 +403,7 @@ impl<O: Outlet> Control<O> {
             touched.note(&change, &self.beside);
             self.engine.take_in(change, now);
         }
+        self.part_views();
         let outcome = self.engine.apply_taken_in(now);
         self.commit(touched, outcome, since);
     }
@@ -435,14 +446,15 @@ impl<O: Outlet> Control<O> {
         let cleared = self.live.committed(roots, since, resources, ingresses);
         outcome.findings.removed.extend(cleared.removed);
         self.outlet.publish(outcome.delta, snapshot, &self.board);
-        self.outlet.publish_others(&self.engine, &outcome.others);
+        let (others, gone) = (&outcome.others, &outcome.gone);
+        self.outlet.publish_others(&self.engine, others, gone);
+        self.board.set_others(&self.engine, others, gone);
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.outlet.claims(outcome.claims);
         self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);
-        self.board.set_others(&self.engine, &outcome.others);
     }
 }
 

@@ -89,7 +89,7 @@ fn explain_files(raw: &RawExplain) -> anyhow::Result<Explanation> {
     let Some(snapshot) = engine.snapshot_of(&raw.view) else {
         bail!("--view: {}", no_view(&raw.view));
     };
-    let scene = gather::gather(snapshot, &question.names());
+    let scene = gather::gather(&snapshot, &question.names());
     let reported = batch.reports.into_iter().flat_map(|it| it.findings);
     let mut findings: Vec<Finding> = engine.findings().cloned().chain(reported).collect();
     for finding in &mut findings {

@@ -102,8 +102,9 @@ struct State {
     /// Up to which commit all is live.
     live: u64,
     proxies: BTreeMap<u64, Proxy>,
-    /// How many proxies have reached which commit.
+    /// How many proxies that are behind have reached which commit.
     reached: BTreeMap<u64, usize>,
+    in_step: InStep,
     /// The commits that objects last changed by, and which objects were noted in which order.
     objects: HashMap<ObjectKey, u64>,
     noted: VecDeque<(ObjectKey, u64)>,
@@ -126,11 +127,20 @@ struct Committed {
     resources: u64,
 }
 
+/// The proxies that serve all there is for them, by view. They have reached every commit that does
+/// not change their view, so that one costs the proxies of the views that it changes.
+#[derive(Default)]
+struct InStep {
+    streams: HashMap<Arc<str>, BTreeSet<u64>>,
+    count: usize,
+}
+
 struct Proxy {
     newcomer: Newcomer,
     since: Instant,
-    /// The newest commit that it is known to have put into service; 0 for none yet.
-    reached: u64,
+    /// The newest commit that it is known to have put into service, 0 for none yet; `None` while it
+    /// is in step.
+    reached: Option<u64>,
     position: Position,
     refused: u64,
 }
@@ -195,7 +205,7 @@ impl Live {
         let proxy = Proxy {
             newcomer,
             since: clock::now(),
-            reached: 0,
+            reached: Some(0),
             position: Position::default(),
             refused: 0,
         };
@@ -220,12 +230,13 @@ impl Live {
             return;
         };
         proxy.position = position;
-        let before = proxy.reached;
-        proxy.reached = number.unwrap_or(before).max(before);
-        let after = proxy.reached;
+        let Some(before) = proxy.reached else {
+            return;
+        };
+        let after = number.unwrap_or(before).max(before);
         if after != before {
             state.leave(before);
-            *state.reached.entry(after).or_default() += 1;
+            state.reach(stream, after);
             self.settle(&mut state);
         }
     }
@@ -276,7 +287,10 @@ impl Live {
         let Some(proxy) = state.proxies.remove(&stream) else {
             return change;
         };
-        state.leave(proxy.reached);
+        match proxy.reached {
+            Some(number) => state.leave(number),
+            None => state.in_step.remove(&proxy.newcomer.view, stream),
+        }
         if proxy.refused > 0 {
             state.refusals.retain(|_, refusal| {
                 let was_there = refusal.streams.remove(&stream);
@@ -307,8 +321,8 @@ impl Live {
     pub fn report(&self) -> LiveReport {
         let state = self.lock();
         let mut proxies: Vec<_> = state.proxies.values().collect();
-        proxies.sort_by_key(|proxy| proxy.reached);
         let (now, newest) = (clock::now(), state.newest);
+        proxies.sort_by_key(|proxy| proxy.reached(newest));
         let resources = |number| state.commit(number).map(|commit| commit.resources);
         let report = |proxy: &&Proxy| ProxyReport {
             instance: proxy.newcomer.instance.clone(),
@@ -316,15 +330,15 @@ impl Live {
             view: proxy.newcomer.view.to_string(),
             schema: proxy.newcomer.schema,
             connected_seconds: now.saturating_duration_since(proxy.since).as_secs(),
-            is_in_step: proxy.reached == newest,
-            commits_behind: (proxy.reached > 0).then_some(newest - proxy.reached),
-            resources_behind: resources(proxy.reached).map(|known| state.resources - known),
+            is_in_step: proxy.reached(newest) == newest,
+            commits_behind: (proxy.reached != Some(0)).then_some(newest - proxy.reached(newest)),
+            resources_behind: resources(proxy.reached(newest)).map(|known| state.resources - known),
             position: by_kind(&proxy.position),
             refused: proxy.refused,
         };
         LiveReport {
             proxies_total: proxies.len(),
-            in_step: state.reached.get(&newest).copied().unwrap_or(0),
+            in_step: state.count_in_step(),
             commits: newest,
             commits_live: state.live,
             proxies: proxies.iter().take(PROXIES_SHOWN_MAX).map(report).collect(),
@@ -353,9 +367,7 @@ impl Live {
 
     /// Finds what has become live, and counts who is behind.
     fn settle(&self, state: &mut State) {
-        let newest = state.newest;
-        let in_step = state.reached.get(&newest).copied().unwrap_or(0);
-        let behind = state.proxies.len() - in_step.min(state.proxies.len());
+        let behind = state.proxies.len().saturating_sub(state.count_in_step());
         self.behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
         let Some(least) = state.least() else {
             return;
@@ -382,6 +394,36 @@ impl Live {
     }
 }
 
+impl InStep {
+    fn insert(&mut self, view: &Arc<str>, stream: u64) {
+        let streams = self.streams.entry(view.clone()).or_default();
+        self.count += usize::from(streams.insert(stream));
+    }
+
+    fn remove(&mut self, view: &str, stream: u64) {
+        if let Some(streams) = self.streams.get_mut(view) {
+            self.count -= usize::from(streams.remove(&stream));
+            if streams.is_empty() {
+                self.streams.remove(view);
+            }
+        }
+    }
+
+    /// Takes out all proxies of a view.
+    fn take(&mut self, view: &str) -> BTreeSet<u64> {
+        let streams = self.streams.remove(view).unwrap_or_default();
+        self.count -= streams.len();
+        streams
+    }
+}
+
+impl Proxy {
+    /// The newest commit that it is known to have put into service, of so many; 0 for none yet.
+    fn reached(&self, newest: u64) -> u64 {
+        self.reached.unwrap_or(newest)
+    }
+}
+
 impl State {
     /// The number of the oldest commit that is remembered.
     fn first(&self) -> u64 {
@@ -400,7 +442,28 @@ impl State {
 
     /// The commit that all have reached who have reached any.
     fn least(&self) -> Option<u64> {
-        self.reached.range(1..).next().map(|(number, _)| *number)
+        let behind = self.reached.range(1..).next().map(|(number, _)| *number);
+        behind.or((self.in_step.count > 0).then_some(self.newest))
+    }
+
+    /// How many proxies have reached the newest commit.
+    fn count_in_step(&self) -> usize {
+        let newest = self.reached.get(&self.newest).copied();
+        self.in_step.count + newest.unwrap_or(0)
+    }
+
+    /// Notes the commit that a proxy has reached.
+    fn reach(&mut self, stream: u64, number: u64) {
+        let Some(proxy) = self.proxies.get_mut(&stream) else {
+            return;
+        };
+        if number == self.newest {
+            proxy.reached = None;
+            self.in_step.insert(&proxy.newcomer.view, stream);
+        } else {
+            proxy.reached = Some(number);
+            *self.reached.entry(number).or_default() += 1;
+        }
     }
 
     fn note_commit(&mut self, roots: Vec<Root>, since: Instant) {
@@ -420,7 +483,7 @@ impl State {
             self.roots.insert((view.clone(), *root), self.newest);
             self.views.insert(view.clone(), *root);
         }
-        self.carry(&roots);
+        self.leave_behind(&roots);
         self.commits.push_back(Committed {
             roots,
             since,
@@ -431,25 +494,13 @@ impl State {
         });
     }
 
-    /// Counts a proxy that was in step and sees nothing of the newest commit as having reached it.
-    fn carry(&mut self, roots: &[Root]) {
-        let before = self.newest - 1;
-        if self.views.len() == 1 || before == 0 {
-            return;
-        }
-        let changed: BTreeSet<&str> = roots.iter().map(|(view, _)| &**view).collect();
-        let mut carried = 0;
-        for proxy in self.proxies.values_mut() {
-            if proxy.reached == before && !changed.contains(&*proxy.newcomer.view) {
-                proxy.reached = self.newest;
-                carried += 1;
+    /// Counts the proxies as behind that were in step and whose view the newest commit changes. All
+    /// others that were in step have reached it.
+    fn leave_behind(&mut self, roots: &[Root]) {
+        for (view, _) in roots {
+            for stream in self.in_step.take(view) {
+                self.reach(stream, self.newest - 1);
             }
-        }
-        if carried > 0 {
-            for _ in 0..carried {
-                self.leave(before);
-            }
-            *self.reached.entry(self.newest).or_default() += carried;
         }
     }
 
@@ -482,7 +533,7 @@ impl State {
     fn missing(&self, number: u64) -> impl Iterator<Item = &str> {
         let proxies = self.proxies.values();
         proxies
-            .filter(move |proxy| proxy.reached < number)
+            .filter(move |proxy| proxy.reached(self.newest) < number)
             .map(|proxy| &*proxy.newcomer.instance)
     }
 
@@ -518,7 +569,7 @@ impl State {
         objects.truncate(SLOW_MAX);
         let finding = |(object, number): (&ObjectKey, &u64)| {
             let behind = self.proxies.values();
-            let behind = behind.filter(|it| it.reached > 0 && it.reached < *number);
+            let behind = behind.filter(|it| (1..*number).contains(&it.reached(self.newest)));
             let mut names = behind.map(|proxy| &*proxy.newcomer.instance);
             let first = names.next().unwrap_or_default();
             Arc::new(Finding::new(

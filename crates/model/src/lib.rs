@@ -28,7 +28,7 @@ pub use digest::Digest;
 pub use host::{Host, HostError};
 pub use name::{Key, Kind, Name, NewerKind, Origin, OriginKind};
 pub use percent::unescape;
-pub use position::Position;
+pub use position::{Moment, Position};
 pub use reach::{Extent, Reach, Unreachable};
 pub use regex::{PROXY_READ_STEPS_MAX, READ_STEPS_MAX, RegexFault, RegexText};
 pub use resource::{

@@ -40,6 +40,46 @@ impl Position {
     }
 }
 
+/// How far a writer has come. It is the same for all its views, so that it is held once for all of
+/// them and joined to what is read of one; see [`crate::Snapshot::as_of`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Counts the moments of the writer.
+    number: u64,
+    /// How far the sources had been read.
+    pub(crate) position: Position,
+    /// How often resources have gone because objects were missing; see
+    /// [`crate::Snapshot::inferences`].
+    pub(crate) inferences: u64,
+}
+
+impl Moment {
+    /// The next moment, at a position.
+    #[must_use]
+    pub(crate) fn moved_to(&self, position: Position) -> Self {
+        Moment {
+            number: self.number + 1,
+            position,
+            inferences: self.inferences,
+        }
+    }
+
+    /// The next moment, after which what goes was missing.
+    #[must_use]
+    pub(crate) fn inferring(&self) -> Self {
+        Moment {
+            number: self.number + 1,
+            position: self.position.clone(),
+            inferences: self.inferences + 1,
+        }
+    }
+
+    /// Whether it is a later one of the same writer.
+    pub(crate) fn is_after(&self, other: &Moment) -> bool {
+        self.number > other.number
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Position;

@@ -2,15 +2,14 @@
 
 use crate::sealed::Leaf;
 use crate::tree::{Child, Diff, Difference};
-use crate::{Change, Digest, Kind, Position, SealedArc, Tree};
+use crate::{Change, Digest, Kind, Moment, Position, SealedArc, Tree};
 
 /// All resources at one moment. A clone costs two reference counts.
 #[derive(Clone, Default)]
 pub struct Snapshot {
     tree: Tree<Leaf, 6>,
-    position: Position,
     counts: [usize; Kind::NUMBER_MAX],
-    inferences: u64,
+    moment: Moment,
 }
 
 impl Snapshot {
@@ -69,23 +68,38 @@ impl Snapshot {
 
     /// How far the sources had been read.
     pub fn position(&self) -> &Position {
-        &self.position
+        &self.moment.position
     }
 
     /// Moves the position.
     pub fn set_position(&mut self, position: Position) {
-        self.position = position;
+        self.moment.position = position;
+    }
+
+    /// Moves it to another moment.
+    pub(crate) fn set_moment(&mut self, moment: Moment) {
+        self.moment = moment;
+    }
+
+    /// How far its writer had come when this was read.
+    pub fn moment(&self) -> &Moment {
+        &self.moment
+    }
+
+    /// This snapshot at a moment of its writer, up to which it has not changed; an older moment
+    /// changes nothing.
+    #[must_use]
+    pub fn as_of(mut self, moment: &Moment) -> Self {
+        if moment.is_after(&self.moment) {
+            self.moment.clone_from(moment);
+        }
+        self
     }
 
     /// How often resources have gone because objects were missing, and not because anybody had
     /// removed them. Two snapshots of one writer with other numbers differ by such a removal.
     pub fn inferences(&self) -> u64 {
-        self.inferences
-    }
-
-    /// Notes that what goes next was missing.
-    pub fn note_inference(&mut self) {
-        self.inferences += 1;
+        self.moment.inferences
     }
 
     /// The number of resources.

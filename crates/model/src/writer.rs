@@ -10,9 +10,9 @@ use crate::{Change, Delta, Key, Name, Position, Resource, SealedArc, Sealer, Sna
 /// Where there are several views, each has a snapshot. They share what is the same in them.
 pub struct Writer {
     sealer: Sealer,
-    /// The snapshot of the main view, whose place is 0.
+    /// The snapshot of the main view, whose place is 0. Its moment is that of all.
     snapshot: Snapshot,
-    /// The snapshots of the other views, by their places.
+    /// The snapshots of the other views, by their places, at no moment.
     others: BTreeMap<u32, Snapshot>,
 }
 
@@ -39,7 +39,13 @@ impl Writer {
     }
 
     /// The newest snapshot at a place.
-    pub fn snapshot_at(&self, place: u32) -> Option<&Snapshot> {
+    pub fn snapshot_at(&self, place: u32) -> Option<Snapshot> {
+        let snapshot = self.at(place)?.clone();
+        Some(snapshot.as_of(self.snapshot.moment()))
+    }
+
+    /// The resources at a place.
+    fn at(&self, place: u32) -> Option<&Snapshot> {
         match place {
             0 => Some(&self.snapshot),
             _ => self.others.get(&place),
@@ -56,19 +62,16 @@ impl Writer {
         self.sealer.bytes_encoded()
     }
 
-    /// Moves the position of the newest snapshot.
+    /// Moves the position of the newest snapshots, however many there are.
     pub fn set_position(&mut self, position: Position) {
-        for snapshot in self.others.values_mut() {
-            snapshot.set_position(position.clone());
-        }
-        self.snapshot.set_position(position);
+        let moment = self.snapshot.moment().moved_to(position);
+        self.snapshot.set_moment(moment);
     }
 
     /// Notes in all snapshots that what goes next was missing; see [`Snapshot::inferences`].
     pub fn note_inference(&mut self) {
-        let others = self.others.values_mut();
-        others.for_each(Snapshot::note_inference);
-        self.snapshot.note_inference();
+        let moment = self.snapshot.moment().inferring();
+        self.snapshot.set_moment(moment);
     }
 
     /// Replaces the outputs of one unit: `former` are the keys it had, `outputs` what it has
@@ -137,7 +140,7 @@ impl Writer {
     ) -> SealedArc {
         let sealed = self.sealer.seal(name, resource);
         for place in places {
-            let snapshot = self.snapshot_at(place);
+            let snapshot = self.at(place);
             let known = snapshot.and_then(|it| it.get(sealed.slot(), sealed.key()));
             if let Some(known) = known.filter(|it| it.version() == sealed.version()) {
                 return known.clone();
@@ -148,7 +151,7 @@ impl Writer {
 
     /// The resources with these keys that the snapshot at a place has.
     pub fn outputs_at(&self, place: u32, keys: &[Key]) -> Vec<SealedArc> {
-        let Some(snapshot) = self.snapshot_at(place) else {
+        let Some(snapshot) = self.at(place) else {
             return Vec::new();
         };
         let found = keys.iter();

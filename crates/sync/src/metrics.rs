@@ -21,6 +21,8 @@ pub struct ServerCounters {
     pub steps_made: Counter,
     /// Commits that were sent as another stream had encoded them.
     pub steps_shared: Counter,
+    /// Steps that were let go before their time, since those of all views had too many bytes.
+    pub steps_crowded_out: Counter,
     /// Newer snapshots that the streams of a view were woken for, each counted once.
     pub views_touched: Counter,
     /// Streams woken by a newer snapshot of their view.
@@ -68,16 +70,6 @@ impl ServerCounters {
                 &self.nodes_visited,
             ),
             (
-                "sync_steps_made",
-                "Differences compared and encoded.",
-                &self.steps_made,
-            ),
-            (
-                "sync_steps_shared",
-                "Commits sent as they were encoded for another proxy.",
-                &self.steps_shared,
-            ),
-            (
                 "sync_views_touched",
                 "Newer snapshots of a view.",
                 &self.views_touched,
@@ -111,7 +103,18 @@ impl ServerCounters {
         for (name, help, counter) in all {
             metrics.register(name, help, counter.clone());
         }
+        self.register_steps(metrics);
         self.register_answers(metrics);
+    }
+
+    fn register_steps(&self, metrics: &Metrics) {
+        let help = "Differences compared and encoded.";
+        metrics.register("sync_steps_made", help, self.steps_made.clone());
+        let help = "Commits sent as they were encoded for another proxy.";
+        metrics.register("sync_steps_shared", help, self.steps_shared.clone());
+        let help = "Encoded differences let go early, as all had too many bytes.";
+        let crowded_out = self.steps_crowded_out.clone();
+        metrics.register("sync_steps_crowded_out", help, crowded_out);
     }
 
     fn register_answers(&self, metrics: &Metrics) {

@@ -37,8 +37,11 @@ use plan::Plan;
 pub use report::{Receipt, Report};
 use signing::Signing;
 pub use signing::{Asked, SIGN_BURST, SIGN_INTERVAL};
+pub(crate) use steps::Shelf;
 pub use steps::Steps;
 use steps::Way;
+#[cfg(test)]
+pub(crate) use steps::{SHELF_BYTES_MAX, STEP_AGE_MAX};
 use strangers::Strangers;
 use walk::Walk;
 
@@ -491,13 +494,16 @@ impl ServerSession {
                 plan
             }
             None if is_own => return false,
-            None if has_news => match self.steps.find(&self.sent, &self.newest, &self.counters) {
-                Way::Long(plan) => *plan,
-                Way::Short(step) => {
-                    self.take_step(&step);
-                    return true;
+            None if has_news => {
+                let ends = (&self.sent, &self.newest);
+                match self.steps.find(ends, now, &self.counters) {
+                    Way::Long(plan) => *plan,
+                    Way::Short(step) => {
+                        self.take_step(&step);
+                        return true;
+                    }
                 }
-            },
+            }
             None => return false,
         };
         self.take_of(plan, now);

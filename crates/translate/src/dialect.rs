@@ -6,6 +6,7 @@ pub(crate) mod host;
 pub(crate) mod ingress;
 pub(crate) mod istio;
 pub(crate) mod mesh;
+mod selectors;
 
 use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Writer;
@@ -67,6 +68,8 @@ static RULES: Rules = Rules {
     touch,
     claimant,
     newly_claimed,
+    named: selectors::named,
+    named_always: &selectors::ALWAYS,
     roots,
     workload: Unit::workload,
     elsewhere: Unit::elsewhere,

@@ -10,6 +10,7 @@ mod drawn;
 mod late;
 mod ledger;
 mod memory;
+mod naming;
 mod needs;
 mod output;
 mod parts;
@@ -66,6 +67,7 @@ use copies::Copies;
 use late::Late;
 use ledger::Ledger;
 use memory::Memories;
+use naming::Naming;
 use parts::Parts;
 use postponed::Postponed;
 use revisit::Partings;
@@ -99,6 +101,8 @@ pub struct Engine {
     allowances: Allowances,
     /// How many hosts the Gateways of each namespace name.
     tally: Tally,
+    /// The labels that selectors name.
+    naming: Naming,
     /// Hosts that objects came to after their creation.
     late: Late,
     writer: Writer,
@@ -130,6 +134,8 @@ pub struct Outcome {
     pub delta: Delta,
     /// Changed resources of each other view in which any changed, by its name.
     pub others: Vec<(Arc<str>, Delta)>,
+    /// Views that are gone. One that comes has resources that changed.
+    pub gone: Vec<Arc<str>>,
     /// Changed findings.
     pub findings: FindingsChange,
     /// Ingresses that were translated and are served, by `namespace/name`.
@@ -219,6 +225,7 @@ impl Engine {
             owning_none: HashSet::new(),
             allowances: Allowances::new(copies, slots),
             tally: Tally::default(),
+            naming: Naming::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,
             writer,
@@ -227,6 +234,9 @@ impl Engine {
             postponed: Postponed::default(),
             is_started: false,
         };
+        for key in rules.named_always {
+            engine.naming.insert(key);
+        }
         let listeners = engine.listeners(Role::Ingress);
         let delta = &mut engine.run.delta;
         let changes = engine.writer.replace(&[], listeners, delta);
@@ -340,13 +350,18 @@ impl Engine {
         self.objects.settle();
         self.parts.settle();
         self.views.settle();
+        self.naming.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         // Read once, and not in every batch again.
         run.opened.forget(Moment::End);
         self.run.opened = run.opened;
+        // One that is back is another to nobody.
+        let gone = run.gone.into_iter();
+        let gone = gone.filter(|name| self.views.find(name).is_none());
         Outcome {
             delta: run.delta,
             others: self.name_deltas(run.others),
+            gone: gone.collect(),
             findings: self.ledger.settle(),
             served: run.served,
             unserved: run.unserved,

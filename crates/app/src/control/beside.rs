@@ -1,8 +1,9 @@
 //! Views of sidecars: which there are, who follows them, and when they go.
 //!
-//! A proxy that is no gateway's sees what the workload of its Pod does. Pods with the same labels
-//! in the same namespace are one workload and one view. It is there from when the first of its
-//! proxies asks until a while after the last has gone.
+//! A proxy that is no gateway's sees what the workload of its Pod does. Pods of a namespace are one
+//! workload and one view unless they differ in a label that some selector names: a rollout, whose
+//! Pods have another `pod-template-hash`, is the view of those before. A view is there from when
+//! the first of its proxies asks until a while after the last has gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +17,20 @@ use super::event::Answer;
 /// How long a view stays that nobody follows, so that a proxy which returns finds it.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The properties that the Pods of a workload share: their namespace and labels.
-type Workload = (Box<str>, BTreeMap<String, String>);
+/// The most labels in which the Pods of one view may differ. Who differs in more has another.
+const DIFFERING_MAX: usize = 256;
+
+/// The properties that the Pods of a workload share: their namespace, and the labels that selectors
+/// name.
+type Workload = (Box<str>, Labels);
+
+type Labels = BTreeMap<String, String>;
+
+/// A Pod, as it is now.
+struct Found {
+    namespace: Box<str>,
+    labels: Labels,
+}
 
 /// The views of sidecars.
 #[derive(Default)]
@@ -28,6 +41,8 @@ pub(super) struct Beside {
     idle: BTreeSet<Arc<str>>,
     /// The views of Pods whose proxies asked, by `namespace/name`.
     pods: BTreeMap<Box<str>, Arc<str>>,
+    /// The views of Pods that have a label, by its key.
+    labelled: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
     waiting: Vec<(Answer, Option<Arc<str>>)>,
     /// How many views there have been.
     count: u64,
@@ -35,6 +50,11 @@ pub(super) struct Beside {
 
 struct Standing {
     workload: Workload,
+    /// All labels of the first of its Pods.
+    labels: Labels,
+    /// The keys of labels in which any of its Pods has differed from that one. No selector names
+    /// them.
+    differing: BTreeSet<Box<str>>,
     /// The Pods whose proxies asked for it.
     pods: BTreeSet<Box<str>>,
     followers: u64,
@@ -46,7 +66,7 @@ impl Beside {
     /// Finds the view of a Pod, and puts it where it is not there. Who asked is answered by
     /// [`Beside::answer`], once it has been translated.
     pub(super) fn ask(&mut self, engine: &mut Engine, pod: &str, answer: Answer) {
-        let found = workload(engine, pod).and_then(|workload| self.put(engine, pod, workload));
+        let found = find(engine, pod).and_then(|found| self.put(engine, pod, found));
         self.waiting.push((answer, found));
     }
 
@@ -88,9 +108,10 @@ impl Beside {
     /// taken away: its proxies come back, and each finds its own.
     pub(super) fn look(&mut self, engine: &Engine, pod: &str) -> Option<Arc<str>> {
         let known = self.pods.get(pod)?.clone();
-        let workload = workload(engine, pod);
-        let own = workload.as_ref().and_then(|it| self.views.get(it));
-        if own == Some(&known) {
+        let found = find(engine, pod);
+        if let Some(found) = &found
+            && self.fits(engine, &known, found)
+        {
             return None;
         }
         self.pods.remove(pod);
@@ -98,9 +119,57 @@ impl Beside {
             standing.pods.remove(pod);
         }
         // One that is gone takes its proxy with it.
-        workload?;
+        found?;
         self.forget(&known);
         Some(known)
+    }
+
+    /// Takes in which labels are named or are not any more, of all that this changed for. The views
+    /// whose Pods differ in one that is named are returned, to be taken away as above; the others
+    /// with that label are found by it. Costs those, however many views there are.
+    pub(super) fn part(&mut self, engine: &Engine, keys: &BTreeSet<Box<str>>) -> Vec<Arc<str>> {
+        let mut parted = Vec::new();
+        for key in keys {
+            let is_named = engine.names_label(key);
+            for view in self.labelled.get(key).cloned().unwrap_or_default() {
+                let Some(standing) = self.standings.get_mut(&view) else {
+                    continue;
+                };
+                if is_named && standing.differing.contains(key) {
+                    self.forget(&view);
+                    parted.push(view);
+                    continue;
+                }
+                let namespace = standing.workload.0.clone();
+                let workload = (namespace, named(engine, &standing.labels));
+                let former = std::mem::replace(&mut standing.workload, workload.clone());
+                self.unlist(&view, &former);
+                self.views.entry(workload).or_insert(view);
+            }
+        }
+        parted
+    }
+
+    /// Whether a Pod sees a view: it has the labels of its workload, as far as they are named. In
+    /// which others it differs is noted.
+    fn fits(&mut self, engine: &Engine, view: &Arc<str>, pod: &Found) -> bool {
+        let Some(standing) = self.standings.get_mut(view) else {
+            return false;
+        };
+        let differing = differing(&standing.labels, &pod.labels);
+        if differing.iter().any(|key| engine.names_label(key)) {
+            return false;
+        }
+        let count = standing.differing.union(&differing).count();
+        if count > DIFFERING_MAX {
+            return false;
+        }
+        for key in &differing {
+            let views = self.labelled.entry(key.clone()).or_default();
+            views.insert(view.clone());
+        }
+        standing.differing.extend(differing);
+        true
     }
 
     /// The views that nobody has followed for a while. They are forgotten.
@@ -119,29 +188,60 @@ impl Beside {
 
     fn forget(&mut self, view: &Arc<str>) {
         self.idle.remove(view);
-        if let Some(standing) = self.standings.remove(view) {
-            self.views.remove(&standing.workload);
-            for pod in &standing.pods {
-                self.pods.remove(pod);
+        let Some(standing) = self.standings.remove(view) else {
+            return;
+        };
+        self.unlist(view, &standing.workload);
+        let own = standing.labels.keys().map(String::as_str);
+        for key in own.chain(standing.differing.iter().map(|key| &**key)) {
+            if let Some(views) = self.labelled.get_mut(key) {
+                views.remove(view);
+                if views.is_empty() {
+                    self.labelled.remove(key);
+                }
             }
+        }
+        for pod in &standing.pods {
+            self.pods.remove(pod);
         }
     }
 
-    fn put(&mut self, engine: &mut Engine, pod: &str, workload: Workload) -> Option<Arc<str>> {
-        let view = match self.views.get(&workload) {
-            Some(view) => view.clone(),
-            None => self.add(engine, pod, &workload)?,
+    /// Lets a view not be found by its workload, unless another is that by now.
+    fn unlist(&mut self, view: &Arc<str>, workload: &Workload) {
+        if self.views.get(workload) == Some(view) {
+            self.views.remove(workload);
+        }
+    }
+
+    fn put(&mut self, engine: &mut Engine, pod: &str, found: Found) -> Option<Arc<str>> {
+        let workload = (found.namespace.clone(), named(engine, &found.labels));
+        let known = self.views.get(&workload).cloned();
+        let known = known.filter(|view| self.fits(engine, view, &found));
+        let view = match known {
+            Some(view) => view,
+            None => self.add(engine, pod, workload, found.labels)?,
         };
         if let Some(standing) = self.standings.get_mut(&view) {
             standing.since = clock::now();
             standing.pods.insert(pod.into());
         }
-        self.pods.insert(pod.into(), view.clone());
+        if let Some(former) = self.pods.insert(pod.into(), view.clone())
+            && former != view
+            && let Some(standing) = self.standings.get_mut(&former)
+        {
+            standing.pods.remove(pod);
+        }
         Some(view)
     }
 
-    fn add(&mut self, engine: &mut Engine, pod: &str, workload: &Workload) -> Option<Arc<str>> {
-        let (namespace, labels) = workload;
+    fn add(
+        &mut self,
+        engine: &mut Engine,
+        pod: &str,
+        workload: Workload,
+        labels: Labels,
+    ) -> Option<Arc<str>> {
+        let namespace = &workload.0;
         let app = ["app", "app.kubernetes.io/name"].map(|key| labels.get(key));
         let name = pod.split_once('/').map_or(pod, |(_, name)| name);
         let app = app.into_iter().flatten().next().map_or(name, |app| app);
@@ -159,8 +259,14 @@ impl Beside {
             return None;
         }
         self.views.insert(workload.clone(), name.clone());
+        for key in labels.keys() {
+            let views = self.labelled.entry(key.as_str().into()).or_default();
+            views.insert(name.clone());
+        }
         let standing = Standing {
-            workload: workload.clone(),
+            workload,
+            labels,
+            differing: BTreeSet::new(),
             pods: BTreeSet::new(),
             followers: 0,
             since: clock::now(),
@@ -171,9 +277,27 @@ impl Beside {
     }
 }
 
-fn workload(engine: &Engine, pod: &str) -> Option<Workload> {
+fn find(engine: &Engine, pod: &str) -> Option<Found> {
     let pod = engine.pod(pod)?;
     let labels = pod.labels.iter();
     let labels = labels.map(|(key, value)| (key.to_string(), value.to_string()));
-    Some((pod.meta.key.namespace().into(), labels.collect()))
+    Some(Found {
+        namespace: pod.meta.key.namespace().into(),
+        labels: labels.collect(),
+    })
+}
+
+/// The labels that selectors name.
+fn named(engine: &Engine, labels: &Labels) -> Labels {
+    let named = labels.iter().filter(|(key, _)| engine.names_label(key));
+    named
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// The keys of labels that two workloads do not share.
+fn differing(one: &Labels, other: &Labels) -> BTreeSet<Box<str>> {
+    let keys = one.keys().chain(other.keys());
+    let keys = keys.filter(|key| one.get(*key) != other.get(*key));
+    keys.map(|key| key.as_str().into()).collect()
 }

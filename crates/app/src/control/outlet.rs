@@ -17,8 +17,14 @@ pub trait Outlet {
     /// Hands on what a batch changed. `snapshot` is the state after it.
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board);
 
-    /// Hands on what the other views have, and which of them changed.
-    fn publish_others(&mut self, _views: &Engine, _changed: &[(Arc<str>, Delta)]) {}
+    /// Hands on what the other views have: which of them changed or came, and which are gone.
+    fn publish_others(
+        &mut self,
+        _engine: &Engine,
+        _changed: &[(Arc<str>, Delta)],
+        _gone: &[Arc<str>],
+    ) {
+    }
 
     /// Called about once a second: tries again what could not be taken before.
     fn tick(&mut self, _board: &Board) {}

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use myriad_api::{Batch, Change, Object, ObjectKind};
+use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_model::{Delta, Form, Kind, Position, Sealer, Snapshot, Writer};
@@ -298,7 +298,7 @@ async fn a_view_that_comes_or_goes_while_the_loop_runs_is_translated_at_once() {
         let (mut control, _, mut inbox) = control(events);
         while control.turn(&mut inbox).await && !(inbox.is_empty() && control.queue.is_empty()) {}
         let side = control.engine.snapshot_of("side");
-        assert_eq!(side.map(Snapshot::len), count);
+        assert_eq!(side.map(|it| it.len()), count);
         assert_eq!(control.board.snapshot_of("side").map(|it| it.len()), count);
     }
 }
@@ -333,6 +333,88 @@ async fn a_sidecar_is_told_the_view_of_its_pods_labels_and_another_where_they_ch
     assert!(control.turn(&mut inbox).await);
     let [a, b] = again.each_mut().map(|it| it.try_recv().expect("an answer"));
     assert!(a.is_some() && b.is_some() && a != b);
+}
+
+/// A Pod of a revision of its Deployment.
+fn pod_of(number: usize, revision: usize) -> Object {
+    let labels = json!({"app": "pay", "pod-template-hash": format!("r{revision}")});
+    let value = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "shop", "name": format!("p{number}"), "labels": labels}
+    });
+    Object::deserialize(ObjectKind::Pod, value).expect("a Pod")
+}
+
+fn put(objects: Vec<Object>) -> Event {
+    Event::Changed(Batch {
+        changes: objects.into_iter().map(Change::Put).collect(),
+        ..Batch::default()
+    })
+}
+
+#[tokio::test]
+async fn pods_are_one_view_until_a_selector_names_a_label_in_which_they_differ() {
+    let pods = (0..1_000).map(|it| pod_of(it, it % 100)).collect();
+    let (mut control, _, mut inbox) = control(vec![listed(), put(pods)]);
+    while !(inbox.is_empty() && control.queue.is_empty()) {
+        assert!(control.turn(&mut inbox).await);
+    }
+    let views = |control: &Control<Recorder>| control.engine.views().count() - 1;
+    async fn ask(control: &mut Control<Recorder>, pods: std::ops::Range<usize>) -> Vec<Arc<str>> {
+        let ask = |control: &mut Control<Recorder>, number| {
+            let (answer, answered) = oneshot::channel();
+            assert!(control.take(Event::Asked(format!("shop/p{number}"), answer)));
+            answered
+        };
+        let asked: Vec<_> = pods.map(|it| ask(control, it)).collect();
+        let (sender, mut inbox) = mpsc::channel(INBOX_EVENTS_MAX);
+        sender.try_send(pod("other", "other", 5_000)).expect("room");
+        assert!(control.turn(&mut inbox).await);
+        let answers = asked.into_iter().map(|mut it| it.try_recv().expect("one"));
+        answers.map(|view| view.expect("a view")).collect()
+    }
+    let before = ask(&mut control, 0..1_000).await;
+    assert_eq!(views(&control), 1, "1,000 Pods of 100 revisions");
+
+    // One that changes in what nobody names stays where it is.
+    let (sender, mut inbox) = mpsc::channel(INBOX_EVENTS_MAX);
+    sender.try_send(put(vec![pod_of(0, 7)])).expect("room");
+    assert!(control.turn(&mut inbox).await);
+    assert!(control.engine.snapshot_of(&before[0]).is_some());
+
+    let policy = json!({
+        "apiVersion": "security.istio.io/v1",
+        "kind": "AuthorizationPolicy",
+        "metadata": {"namespace": "shop", "name": "p"},
+        "spec": {"selector": {"matchLabels": {"pod-template-hash": "r7"}}, "action": "DENY",
+            "rules": [{}]}
+    });
+    let policy = Object::deserialize(ObjectKind::AuthorizationPolicy, policy).expect("a policy");
+    sender.try_send(put(vec![policy])).expect("room");
+    assert!(control.turn(&mut inbox).await);
+    assert_eq!(views(&control), 0, "its proxies come back");
+    let after = ask(&mut control, 0..10).await;
+    assert_eq!(views(&control), 9);
+    assert_eq!(after[0], after[7], "both are of r7");
+    let is_refused = |view: &Arc<str>| {
+        let snapshot = control.engine.snapshot_of(view).expect("it is there");
+        snapshot.count(Kind::AccessPolicy)
+    };
+    let refused: Vec<usize> = after.iter().map(is_refused).collect();
+    assert_eq!(refused, [1, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+
+    let key = ObjectKey::new(ObjectKind::AuthorizationPolicy, "shop", "p");
+    let changes = vec![Change::Remove(key)];
+    let removal = Batch {
+        changes,
+        ..Batch::default()
+    };
+    sender.try_send(Event::Changed(removal)).expect("room");
+    assert!(control.turn(&mut inbox).await);
+    assert_eq!(ask(&mut control, 0..10).await.len(), 10);
+    ask(&mut control, 500..600).await;
+    assert_eq!(views(&control), 9, "nobody names it any more");
 }
 
 #[tokio::test]

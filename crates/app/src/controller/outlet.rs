@@ -1,6 +1,6 @@
 //! The outlet of a process whose proxies are elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_model::{Delta, Snapshot};
@@ -16,11 +16,7 @@ use crate::control::{Addresses, Outlet};
 /// Proxies elsewhere. Each stream compares the newest snapshot with what its proxy has, so that a
 /// slow one is never queued for.
 pub(super) struct Fleet {
-    /// The snapshots that the proxies of each view are told from.
-    views: Views,
-    main: Arc<str>,
-    /// The newest snapshots, by view.
-    newest: BTreeMap<Arc<str>, watch::Sender<Snapshot>>,
+    shown: Shown,
     /// The statuses and Events that go back into the cluster.
     word: Word,
     /// The claims to hosts that no object tells of.
@@ -29,30 +25,66 @@ pub(super) struct Fleet {
     is_live: bool,
 }
 
+/// The snapshots that the proxies of each view are told from. A batch costs the views that it
+/// changes: how far all of them are is held once.
+struct Shown {
+    views: Views,
+    main: Arc<str>,
+    /// The newest snapshots, by view, as they were when the view last changed.
+    newest: BTreeMap<Arc<str>, watch::Sender<Snapshot>>,
+}
+
 impl Fleet {
     /// Proxies that follow these views, of which there is none yet.
     pub(super) fn new(views: Views, word: Word, claims: Claims) -> Fleet {
         Fleet {
-            views,
-            main: MAIN.into(),
-            newest: BTreeMap::new(),
+            shown: Shown::new(views),
             word,
             claims,
             is_live: false,
         }
     }
+}
 
-    /// Shows the newest snapshot of a view. Proxies are woken where it changed; where it did
-    /// not, there is another position all the same.
-    fn show(&mut self, view: &Arc<str>, snapshot: &Snapshot, has_changed: bool) {
+impl Shown {
+    fn new(views: Views) -> Shown {
+        Shown {
+            views,
+            main: MAIN.into(),
+            newest: BTreeMap::new(),
+        }
+    }
+
+    /// Shows the main view, where it changed or is new.
+    fn show_main(&mut self, snapshot: &Snapshot, has_changed: bool) {
+        if has_changed || !self.newest.contains_key(&self.main) {
+            let main = self.main.clone();
+            self.show(&main, snapshot.clone());
+        }
+    }
+
+    /// Shows the views that changed or came, and none of those that are gone.
+    fn show_others(&mut self, engine: &Engine, changed: &[(Arc<str>, Delta)], gone: &[Arc<str>]) {
+        for view in gone {
+            // The streams of its proxies end with the sender.
+            self.views.remove(view);
+            self.newest.remove(view);
+        }
+        for (view, _) in changed {
+            if let Some(snapshot) = engine.snapshot_of(view) {
+                self.show(view, snapshot);
+            }
+        }
+        self.views.advance(engine.snapshot().moment());
+    }
+
+    /// Shows the newest snapshot of a view, and wakes its proxies.
+    fn show(&mut self, view: &Arc<str>, snapshot: Snapshot) {
         if let Some(newest) = self.newest.get(view) {
-            newest.send_if_modified(|newest| {
-                newest.clone_from(snapshot);
-                has_changed
-            });
+            newest.send_replace(snapshot);
             return;
         }
-        let (sender, receiver) = watch::channel(snapshot.clone());
+        let (sender, receiver) = watch::channel(snapshot);
         match self.views.put(view, receiver) {
             Ok(()) => drop(self.newest.insert(view.clone(), sender)),
             Err(error) => tracing::error!(%view, "is not served: {error}"),
@@ -64,27 +96,20 @@ impl Outlet for Fleet {
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
         board.work().commits.inc_by(u64::from(!delta.is_empty()));
         board.holdings().apply(delta.changes());
-        let main = self.main.clone();
-        self.show(&main, snapshot, true);
+        self.shown.show_main(snapshot, !delta.is_empty());
     }
 
-    fn publish_others(&mut self, engine: &Engine, changed: &[(Arc<str>, Delta)]) {
-        if self.newest.len() == 1 && engine.views().nth(1).is_none() {
-            return;
-        }
-        let changed: BTreeSet<&Arc<str>> = changed.iter().map(|(view, _)| view).collect();
-        let mut gone: BTreeSet<Arc<str>> = self.newest.keys().cloned().collect();
-        for (view, snapshot) in engine.views() {
-            gone.remove(&view.name);
-            if *view.name != *MAIN {
-                self.show(&view.name, snapshot, changed.contains(&view.name));
-            }
-        }
-        for view in gone {
-            // The streams of its proxies end with the sender.
-            self.views.remove(&view);
-            self.newest.remove(&view);
-        }
+    fn publish_others(
+        &mut self,
+        engine: &Engine,
+        changed: &[(Arc<str>, Delta)],
+        gone: &[Arc<str>],
+    ) {
+        self.shown.show_others(engine, changed, gone);
+    }
+
+    fn tick(&mut self, _board: &Board) {
+        self.shown.views.sweep();
     }
 
     fn tell(&mut self, findings: &FindingsChange) {
@@ -117,3 +142,6 @@ impl Outlet for Fleet {
 
     async fn drain(self) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::{ObjectKey, ObjectKind, Severity};
@@ -262,6 +263,38 @@ fn a_commit_that_a_view_does_not_see_is_live_there_at_once() {
     assert_eq!(in_step(&world), 1);
     world.live.acked(2, side(2), Position::default());
     assert_eq!(in_step(&world), 2);
+}
+
+#[test]
+fn a_commit_costs_the_proxies_of_the_views_that_it_changes_however_many_there_are() {
+    for proxies in [1, 100, 1_000_u64] {
+        let world = World::new();
+        let side = |number: u64, stream: u64| Digest::of(number, Version([stream as u8; 16]));
+        let name = |stream: u64| Arc::<str>::from(format!("side{stream}"));
+        let commit = |number, streams: std::ops::RangeInclusive<u64>| {
+            let roots = streams.map(|stream| (name(stream), side(number, stream)));
+            let keys = [key(0)];
+            let live = &world.live;
+            live.committed(roots.collect(), clock::now(), keys.iter(), []);
+        };
+        commit(1, 1..=proxies);
+        for stream in 1..=proxies {
+            world.connect_to(&name(stream), stream);
+            let root = side(1, stream);
+            world.live.acked(stream, root, Position::default());
+        }
+        let moved = || world.live.lock().reached.values().sum::<usize>();
+        assert_eq!(moved(), 0);
+        commit(2, 1..=1);
+        assert_eq!(moved(), 1, "of {proxies} proxies one was looked at");
+        let report = world.live.report();
+        assert_eq!(report.in_step, proxies as usize - 1);
+        assert_eq!(report.proxies[0].commits_behind, Some(1));
+        world.live.acked(1, side(2, 1), Position::default());
+        world.live.gone(1);
+        let report = world.live.report();
+        assert_eq!((moved(), report.in_step), (0, proxies as usize - 1));
+    }
 }
 
 #[test]

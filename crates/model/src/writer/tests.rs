@@ -179,3 +179,36 @@ fn a_snapshot_that_is_held_does_not_change() {
     assert_eq!(held.digest(), digest);
     assert_eq!(held.iter().count(), 1);
 }
+
+#[test]
+fn a_position_and_an_inference_are_noted_once_for_all_views() {
+    for views in [1, 100, 1_000] {
+        let mut writer = writer();
+        (1..=views).for_each(|place| writer.add_view(place));
+        let before = writer.snapshot_at(views).unwrap();
+        writer.set_position(Position::counter(1, 7));
+        writer.note_inference();
+        let written = writer.others.values();
+        let written = written.filter(|it| it.inferences() > 0 || it.position().epoch > 0);
+        assert_eq!(written.count(), 0, "of {views} views");
+        for place in [0, views] {
+            let snapshot = writer.snapshot_at(place).unwrap();
+            assert_eq!(snapshot.position(), &Position::counter(1, 7));
+            assert_eq!(snapshot.inferences(), 1);
+        }
+        assert_eq!((before.position().epoch, before.inferences()), (0, 0));
+    }
+}
+
+#[test]
+fn a_snapshot_is_moved_to_later_moments_alone() {
+    let mut writer = writer();
+    writer.set_position(Position::counter(1, 7));
+    let older = writer.snapshot().moment().clone();
+    // Another epoch does not compare, and is later all the same.
+    writer.set_position(Position::counter(2, 1));
+    let newer = writer.snapshot().clone();
+    assert_eq!(newer.clone().as_of(&older).position().epoch, 2);
+    let moved = Snapshot::new().as_of(&older).as_of(newer.moment());
+    assert_eq!(moved.position(), &Position::counter(2, 1));
+}

@@ -3,10 +3,12 @@
 //! Most streams of a view are at the same snapshot, so that a change means the same to all of
 //! them: the first one compares and encodes, and the others send the same bytes.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
+use myriad_base::clock::Instant;
 use myriad_model::{Digest, Position, Snapshot};
 use prost::Message as _;
 
@@ -15,16 +17,41 @@ use super::plan::Plan;
 use crate::metrics::ServerCounters;
 use crate::wire::{self, from_server};
 
-/// The most steps that are kept: streams that are slow take steps of their own.
+/// The most steps of one view that are kept: streams that are slow take steps of their own.
 const STEPS_MAX: usize = 16;
 /// The most bytes that all but the newest of them may have.
 const STEPS_BYTES_MAX: usize = 4 << 20;
+/// The most bytes that the steps of all views may have, but for the newest.
+pub(crate) const SHELF_BYTES_MAX: usize = 64 << 20;
+/// How long a step is kept. Streams that follow take it within a moment; the first of a view, which
+/// is all that it has, is for proxies that start together.
+pub(crate) const STEP_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// The last steps of one view. Streams of one view share them; whose views differ must not, since
 /// that would only push out what others need.
 #[derive(Default)]
 pub struct Steps {
-    kept: Mutex<VecDeque<Arc<Step>>>,
+    known: Mutex<VecDeque<Known>>,
+    shelf: Arc<Shelf>,
+}
+
+/// The steps that are kept, of all views: bounded by their bytes and by their age together.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// The steps, the oldest first, by when they were made.
+    steps: BTreeMap<u64, (Instant, Arc<Step>)>,
+    bytes: usize,
+    /// The number of the next.
+    next: u64,
+}
+
+/// A step of a view, for as long as it is kept.
+struct Known {
+    number: u64,
+    step: Weak<Step>,
 }
 
 /// One commit that leads from one snapshot to another.
@@ -47,13 +74,28 @@ pub(super) enum Way {
 }
 
 impl Steps {
+    /// The steps of one view, none yet, that are kept beside those of others.
+    pub(crate) fn on(shelf: Arc<Shelf>) -> Self {
+        Steps {
+            known: Mutex::default(),
+            shelf,
+        }
+    }
+
     /// The way from one snapshot to another.
-    pub(super) fn find(&self, from: &Snapshot, to: &Snapshot, counters: &ServerCounters) -> Way {
+    pub(super) fn find(
+        &self,
+        (from, to): (&Snapshot, &Snapshot),
+        now: Instant,
+        counters: &ServerCounters,
+    ) -> Way {
         // Others wait for the one who works it out, instead of doing the same.
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(step) = kept.iter().find(|it| it.leads(from, to)) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shelf.sweep(now);
+        let mut kept = known.iter().filter_map(|it| it.step.upgrade());
+        if let Some(step) = kept.find(|it| it.leads(from, to)) {
             counters.steps_shared.inc();
-            return Way::Short(step.clone());
+            return Way::Short(step);
         }
         let mut plan = Plan::new(from.clone(), to.clone());
         counters.nodes_visited.inc_by(plan.nodes_visited());
@@ -62,23 +104,95 @@ impl Steps {
         }
         let step = Arc::new(Step::new(from, &mut plan, counters));
         counters.steps_made.inc();
-        kept.push_front(step.clone());
+        let crowded_out = self.keep(&mut known, &step, now);
+        counters.steps_crowded_out.inc_by(crowded_out);
+        Way::Short(step)
+    }
+
+    /// Keeps a step, and lets those go that are too many then. Returns how many of any view were
+    /// let go before their time.
+    fn keep(&self, known: &mut VecDeque<Known>, step: &Arc<Step>, now: Instant) -> u64 {
+        let (number, crowded_out) = self.shelf.put(step.clone(), now);
+        let step = Arc::downgrade(step);
+        known.push_front(Known { number, step });
+        known.retain(|it| it.step.strong_count() > 0);
         let mut bytes = 0;
-        let fitting = kept.iter().skip(1).take(STEPS_MAX - 1).take_while(|it| {
-            bytes += it.frames.iter().map(Bytes::len).sum::<usize>();
+        let fitting = known.iter().skip(1).take(STEPS_MAX - 1).take_while(|it| {
+            bytes += it.step.upgrade().map_or(0, |step| step.bytes());
             bytes <= STEPS_BYTES_MAX
         });
         let fitting = 1 + fitting.count();
-        kept.truncate(fitting);
-        Way::Short(step)
+        for gone in known.drain(fitting.min(known.len())..) {
+            self.shelf.remove(gone.number);
+        }
+        crowded_out
     }
 
     /// How many steps are kept, and of how many bytes.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> (usize, usize) {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = kept.iter().flat_map(|it| &it.frames).map(Bytes::len);
-        (kept.len(), bytes.sum())
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = known
+            .iter()
+            .filter_map(|it| Some(it.step.upgrade()?.bytes()));
+        (bytes.clone().count(), bytes.sum())
+    }
+}
+
+impl Shelf {
+    /// Lets the steps go whose time is over.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let mut kept = self.lock();
+        while let Some(oldest) = kept.steps.first_entry() {
+            if now.saturating_duration_since(oldest.get().0) < STEP_AGE_MAX {
+                break;
+            }
+            let number = *oldest.key();
+            kept.remove(number);
+        }
+    }
+
+    /// Keeps a step, under the number that is returned. With it how many were let go for it.
+    fn put(&self, step: Arc<Step>, now: Instant) -> (u64, u64) {
+        let mut kept = self.lock();
+        let number = kept.next;
+        kept.next += 1;
+        let mut crowded_out = 0;
+        // Its own bytes do not count, so that what is larger than all is shared as well.
+        while kept.bytes > SHELF_BYTES_MAX
+            && let Some(oldest) = kept.steps.first_key_value().map(|(number, _)| *number)
+        {
+            kept.remove(oldest);
+            crowded_out += 1;
+        }
+        kept.bytes += step.bytes();
+        kept.steps.insert(number, (now, step));
+        (number, crowded_out)
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().remove(number);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many steps are kept, and of how many bytes.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        let kept = self.lock();
+        let bytes = kept.steps.values().map(|(_, step)| step.bytes()).sum();
+        assert_eq!(kept.bytes, bytes);
+        (kept.steps.len(), bytes)
+    }
+}
+
+impl Kept {
+    fn remove(&mut self, number: u64) {
+        if let Some((_, step)) = self.steps.remove(&number) {
+            self.bytes -= step.bytes();
+        }
     }
 }
 
@@ -106,6 +220,10 @@ impl Step {
             resources: added as u64,
             removals: (changes.len() - added) as u64,
         }
+    }
+
+    fn bytes(&self) -> usize {
+        self.frames.iter().map(Bytes::len).sum()
     }
 
     fn leads(&self, from: &Snapshot, to: &Snapshot) -> bool {

@@ -12,7 +12,7 @@ use myriad_model::{
 use prost::Message as _;
 
 use crate::log::Logged;
-use crate::server::Steps;
+use crate::server::{Shelf, Steps};
 use crate::wire::{FromProxy, FromServer, KnownKinds, from_proxy};
 use crate::{
     Anchors, ClientCounters, ClientSession, Issued, NotSigned, Receipt, Received, Refusal, Report,
@@ -31,6 +31,11 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Shows what is there in another view, whose steps are kept beside those of others.
+    pub(crate) fn move_to_view(&mut self, shelf: &Arc<Shelf>) {
+        self.steps = Arc::new(Steps::on(shelf.clone()));
+    }
+
     pub(crate) fn new(form: Form) -> Self {
         World {
             writer: Writer::new(Sealer::new(KEY, form)),

@@ -6,6 +6,7 @@ use myriad_model::{Form, Snapshot};
 
 use super::pair::{Pair, World};
 use crate::ServerCounters;
+use crate::server::{SHELF_BYTES_MAX, STEP_AGE_MAX, Shelf};
 
 const STREAMS: usize = 2_000;
 
@@ -75,4 +76,42 @@ fn a_stream_that_was_slow_takes_a_step_of_its_own_and_few_steps_are_kept() {
     assert_eq!(slow.client.held().digest(), world.snapshot().digest());
     assert!(counters.steps_made.get() <= made + 1);
     assert_eq!(Arc::strong_count(world.steps()), 3);
+}
+
+#[test]
+fn the_steps_of_all_views_are_bounded_by_bytes_and_age_together() {
+    let counters = ServerCounters::default();
+    let shelf = Arc::new(Shelf::default());
+    let mut world = World::new(Form::Encoded);
+    world.put_large("e", 100_000);
+    let join = |world: &World| {
+        let mut pair = Pair::connect_counted(world, Snapshot::new(), &counters);
+        pair.settle();
+        assert!(pair.server.is_in_step());
+        pair.now
+    };
+    // The first sync of each view is a step.
+    let mut views = Vec::new();
+    while counters.steps_crowded_out.get() == 0 {
+        assert!(views.len() < 1_000);
+        world.move_to_view(&shelf);
+        join(&world);
+        views.push(world.steps().clone());
+    }
+    let (_, one) = world.steps().kept();
+    let (kept, bytes) = shelf.kept();
+    assert!(one > 1 << 19, "{one} bytes");
+    assert!(
+        bytes <= SHELF_BYTES_MAX + one,
+        "{kept} steps, {bytes} bytes"
+    );
+    assert_eq!(counters.steps_made.get() as usize, kept + 1);
+    assert_eq!(views[0].kept(), (0, 0), "the oldest went first");
+    assert_eq!(views[1].kept(), (1, one));
+
+    let now = join(&world);
+    assert_eq!(counters.steps_shared.get(), 1, "the newest is there");
+    shelf.sweep(now + STEP_AGE_MAX);
+    assert_eq!(shelf.kept(), (0, 0), "no view has one that is old");
+    assert!(views.iter().all(|view| view.kept() == (0, 0)));
 }

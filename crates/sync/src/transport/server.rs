@@ -425,8 +425,7 @@ impl Running {
                         return Some(self.overdue());
                     }
                     // What has moved no more than the position has woken nobody.
-                    let newest = self.watched.borrow().clone();
-                    self.session.update(newest);
+                    self.session.update(self.view.newest());
                 }
             }
         }

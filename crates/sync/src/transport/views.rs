@@ -1,13 +1,14 @@
 //! The views that a server serves: what equal proxies see, each with its own newest snapshot.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
-use myriad_model::{Digest, Snapshot};
+use myriad_base::clock;
+use myriad_model::{Digest, Moment, Snapshot};
 use tokio::sync::watch;
 
 use crate::metrics::ServerCounters;
-use crate::server::Steps;
+use crate::server::{Shelf, Steps};
 
 /// The most views of one server.
 pub const VIEWS_MAX: usize = 1 << 16;
@@ -18,8 +19,18 @@ pub const VIEWS_MAX: usize = 1 << 16;
 /// some hundred bytes.
 #[derive(Clone, Default)]
 pub struct Views {
-    all: Arc<RwLock<BTreeMap<Arc<str>, Arc<View>>>>,
+    all: Arc<RwLock<Named>>,
+    reached: Reached,
+    /// The steps of all views that are kept.
+    shelf: Arc<Shelf>,
 }
+
+/// The moment up to which every view is as its newest snapshot says. It is written once for all of
+/// them, after the snapshots, and is read before one: what is read then is at least as new.
+#[derive(Clone, Default)]
+struct Reached(Arc<RwLock<Moment>>);
+
+type Named = BTreeMap<Arc<str>, Arc<View>>;
 
 /// There are [`VIEWS_MAX`] views already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +40,7 @@ pub struct TooManyViews;
 /// One view.
 pub(super) struct View {
     newest: watch::Receiver<Snapshot>,
+    reached: Reached,
     pub(super) steps: Arc<Steps>,
     /// The newest that any stream was woken for.
     touched: Mutex<Digest>,
@@ -42,10 +54,9 @@ impl Views {
 
     /// One view.
     pub fn one(name: &str, newest: watch::Receiver<Snapshot>) -> Self {
-        let view = View::new(newest);
-        Views {
-            all: Arc::new(RwLock::new([(name.into(), view)].into())),
-        }
+        let views = Views::new();
+        views.insert(&mut views.write(), name, newest);
+        views
     }
 
     /// Adds a view, or replaces it for streams that are opened from now on. `newest` must come
@@ -54,25 +65,50 @@ impl Views {
     /// # Errors
     /// There are too many.
     pub fn put(&self, name: &str, newest: watch::Receiver<Snapshot>) -> Result<(), TooManyViews> {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.write();
         if all.len() >= VIEWS_MAX && !all.contains_key(name) {
             return Err(TooManyViews);
         }
-        all.insert(name.into(), View::new(newest));
+        self.insert(&mut all, name, newest);
         Ok(())
+    }
+
+    fn insert(&self, all: &mut Named, name: &str, newest: watch::Receiver<Snapshot>) {
+        let touched = newest.borrow().digest();
+        let view = View {
+            newest,
+            reached: self.reached.clone(),
+            steps: Arc::new(Steps::on(self.shelf.clone())),
+            touched: Mutex::new(touched),
+        };
+        all.insert(name.into(), Arc::new(view));
     }
 
     /// Removes a view for streams that are opened from now on.
     pub fn remove(&self, name: &str) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.remove(name);
+        self.write().remove(name);
+    }
+
+    /// Notes that all views are at this moment, those included of which no newer snapshot was sent.
+    /// To be called once those that changed were, before any of a later moment is. Wakes nobody.
+    pub fn advance(&self, moment: &Moment) {
+        self.reached.set(moment);
     }
 
     /// The newest snapshot of a view.
     pub fn newest(&self, name: &str) -> Option<Snapshot> {
         let view = self.find(name)?;
-        let newest = view.newest.borrow();
-        Some(newest.clone())
+        Some(view.newest())
+    }
+
+    /// Lets go of what streams shared and none is likely to want any more. To be called about once
+    /// a second.
+    pub fn sweep(&self) {
+        self.shelf.sweep(clock::now());
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Named> {
+        self.all.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<View>> {
@@ -81,19 +117,33 @@ impl Views {
     }
 }
 
-impl View {
-    fn new(newest: watch::Receiver<Snapshot>) -> Arc<Self> {
-        let touched = newest.borrow().digest();
-        Arc::new(View {
-            newest,
-            steps: Arc::default(),
-            touched: Mutex::new(touched),
-        })
+impl Reached {
+    fn get(&self) -> Moment {
+        let moment = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        moment.clone()
     }
 
+    fn set(&self, moment: &Moment) {
+        let mut reached = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        reached.clone_from(moment);
+    }
+}
+
+impl View {
     /// The snapshots of the view, for a stream to wait on.
     pub(super) fn watch(&self) -> watch::Receiver<Snapshot> {
         self.newest.clone()
+    }
+
+    /// The newest snapshot, for a stream that nothing has woken.
+    pub(super) fn newest(&self) -> Snapshot {
+        self.read(|| self.newest.borrow().clone())
+    }
+
+    /// The newest snapshot, as it is read, at the moment that all views are at.
+    fn read(&self, newest: impl FnOnce() -> Snapshot) -> Snapshot {
+        let reached = self.reached.get();
+        newest().as_of(&reached)
     }
 
     /// The newest snapshot for a stream that was woken, or opened.
@@ -103,7 +153,7 @@ impl View {
         counters: &ServerCounters,
     ) -> Snapshot {
         let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = watched.borrow_and_update().clone();
+        let newest = self.read(|| watched.borrow_and_update().clone());
         if *touched != newest.digest() {
             *touched = newest.digest();
             counters.views_touched.inc();

@@ -20,6 +20,8 @@ pub(super) struct Run {
     pub delta: Delta,
     /// The same for the others.
     pub others: BTreeMap<Slot, Delta>,
+    /// The names of views that went.
+    pub gone: BTreeSet<Arc<str>>,
     /// How many units were woken by objects of other namespaces.
     pub woken: usize,
     /// Wildcards that ran: whatever is above them was as it is now.

@@ -31,6 +31,10 @@ pub(crate) struct Rules {
     pub claimant: fn(&ObjectKey) -> Option<Unit>,
     /// The claims of an object, and those of them that may be new.
     pub newly_claimed: fn(&Object, &Object, &Settings) -> NewlyClaimed,
+    /// Adds the keys of labels by which an object finds workloads, as often as it names them.
+    pub named: fn(&Object, &mut dyn FnMut(&str)),
+    /// The keys that are named whatever objects there are.
+    pub named_always: &'static [&'static str],
     /// The units that are there because of the settings.
     pub roots: fn(&Settings) -> Vec<Unit>,
     /// The unit of what is accepted for a workload.

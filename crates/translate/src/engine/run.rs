@@ -42,6 +42,7 @@ impl Engine {
         let Some(key) = after.or(before).map(Object::key) else {
             return;
         };
+        self.note_named(before, after);
         let scene = Scene {
             hasher: &self.hasher,
             settings: &self.settings,
@@ -328,7 +329,12 @@ impl Engine {
         if self.views.is_single() {
             output.findings.append(&mut output.doubts);
         }
-        (output, facts, view.into_steps())
+        let steps = view.into_steps();
+        debug_assert!(
+            !self.settings.sidecars || steps.iter().all(|step| self.is_named(&step.0)),
+            "a label is asked for that tells no two workloads apart: dialect::selectors"
+        );
+        (output, facts, steps)
     }
 
     /// The answer of a view to what a unit asked about another.

@@ -1,8 +1,9 @@
 //! Views that come, change and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use myriad_api::Object;
 use myriad_model::{
     Delta, Key, Kind, Listener, ListenerProtocol, Name, Origin, Resource, SealedArc, Snapshot,
     Value,
@@ -13,6 +14,7 @@ use super::batch::Run;
 use super::reader::ScopeFact;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::unit::{UnitId, Viewers};
+use super::viewpoint::Question;
 use super::views::TooManyViews;
 use crate::view::{Role, View, Workload};
 
@@ -75,6 +77,7 @@ impl Engine {
         }
         self.writer.remove_view(slot);
         self.run.others.remove(&slot);
+        self.run.gone.insert(former.name.clone());
         if !is_sidecar {
             self.mark_view(slot, [Some(former.role), None]);
         }
@@ -123,19 +126,49 @@ impl Engine {
         self.run = run;
     }
 
+    /// Whether any selector names this key of labels, so that sidecars whose workloads differ in it
+    /// may see other things.
+    pub fn names_label(&self, key: &str) -> bool {
+        self.naming.has(key)
+    }
+
+    /// The keys of labels that selectors began to name, or named last, since this was last asked.
+    /// Sidecars that are one view must not differ in one that is named when what was taken in is
+    /// applied.
+    pub fn take_labels_moved(&mut self) -> BTreeSet<Box<str>> {
+        self.naming.take_moved()
+    }
+
+    /// Whether a question asks for no label, or for one that is named.
+    pub(super) fn is_named(&self, question: &Question) -> bool {
+        match question {
+            Question::HasLabel(key, _) => self.naming.has(key),
+            _ => true,
+        }
+    }
+
+    /// Notes the labels that a changed object names.
+    pub(super) fn note_named(&mut self, before: Option<&Object>, after: Option<&Object>) {
+        if !self.settings.sidecars {
+            return;
+        }
+        // The new ones first, so that what stays does not move.
+        if let Some(object) = after {
+            (self.rules.named)(object, &mut |key| self.naming.insert(key));
+        }
+        if let Some(object) = before {
+            (self.rules.named)(object, &mut |key| self.naming.remove(key));
+        }
+    }
+
     /// All views with their newest snapshots, the main one first.
-    pub fn views(&self) -> impl Iterator<Item = (&View, &Snapshot)> {
+    pub fn views(&self) -> impl Iterator<Item = (&View, Snapshot)> {
         let views = self.views.iter();
         views.filter_map(|(slot, standing)| Some((&standing.view, self.writer.snapshot_at(slot)?)))
     }
 
-    /// How many views there are.
-    pub fn views_len(&self) -> usize {
-        self.views.len()
-    }
-
     /// The newest snapshot of a view.
-    pub fn snapshot_of(&self, name: &str) -> Option<&Snapshot> {
+    pub fn snapshot_of(&self, name: &str) -> Option<Snapshot> {
         self.writer.snapshot_at(self.views.find(name)?)
     }
 

@@ -54,8 +54,11 @@ pub(crate) enum SharedFact<'a> {
     Entries(&'a str),
     /// Their namespaces, and the ports that they list.
     EntryShapes(&'a str),
-    /// The WorkloadEntries and Pods of a namespace that have a label.
+    /// The WorkloadEntries of a namespace that have a label.
     Workloads(&'a str, &'a str, &'a str),
+    /// The Pods of a namespace that have a label. A Service follows its EndpointSlices, and so
+    /// never reads this: Pods come, become ready and go all the time, and share labels.
+    Pods(&'a str, &'a str, &'a str),
 }
 
 impl Fact for SharedFact<'_> {
@@ -234,14 +237,19 @@ pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn Fn
 
 /// The labels by which a workload is found.
 fn add_labels(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
-    let labels = match object {
-        Object::WorkloadEntry(entry) => &entry.spec.labels,
-        Object::Pod(pod) => &pod.labels,
-        _ => return,
-    };
     let namespace = object.key().namespace();
-    for (key, value) in labels.iter() {
-        add(hasher.fact(SharedFact::Workloads(namespace, key, value)));
+    match object {
+        Object::WorkloadEntry(entry) => {
+            for (key, value) in entry.spec.labels.iter() {
+                add(hasher.fact(SharedFact::Workloads(namespace, key, value)));
+            }
+        }
+        Object::Pod(pod) => {
+            for (key, value) in pod.labels.iter() {
+                add(hasher.fact(SharedFact::Pods(namespace, key, value)));
+            }
+        }
+        _ => {}
     }
 }
 

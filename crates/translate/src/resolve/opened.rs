@@ -41,7 +41,8 @@ struct OpenShared {
     heads: Shelf<Arc<str>, Arc<OpenedSlices>>,
     slices: Shelf<Arc<str>, Arc<EndpointSlice>>,
     pods: Shelf<Arc<str>, Arc<Pod>>,
-    workloads: Shelf<(Box<str>, Labels), Arc<Selected>>,
+    selected_workloads: Shelf<Selector, Arc<Selected<WorkloadEntry>>>,
+    selected_pods: Shelf<Selector, Arc<Selected<Pod>>>,
 }
 
 impl Kept for OpenShared {
@@ -277,14 +278,42 @@ impl OpenedSlices {
     }
 }
 
-/// The workloads of a namespace that have labels.
-#[derive(Default)]
-struct Selected {
-    entries: Arc<[Arc<WorkloadEntry>]>,
-    pods: Arc<[Arc<Pod>]>,
+/// A namespace, and the labels that workloads there must have.
+type Selector = (Box<str>, Labels);
+
+/// The objects that a selector finds.
+struct Selected<T> {
+    found: Arc<[Arc<T>]>,
     /// How many were looked at.
     visited: u64,
 }
+
+/// A kind of objects that selectors find.
+struct Selectable<T> {
+    /// The fact under which those of a namespace are that have a label.
+    fact: for<'a> fn(&'a str, &'a str, &'a str) -> SharedFact<'a>,
+    shelf: fn(&mut OpenShared) -> &mut Shelf<Selector, Arc<Selected<T>>>,
+    /// An object of the kind, and its labels.
+    pick: fn(&Object) -> Option<(&Arc<T>, &Labels)>,
+}
+
+const WORKLOAD_ENTRIES: Selectable<WorkloadEntry> = Selectable {
+    fact: |namespace, key, value| SharedFact::Workloads(namespace, key, value),
+    shelf: |open| &mut open.selected_workloads,
+    pick: |object| match object {
+        Object::WorkloadEntry(entry) => Some((entry, &entry.spec.labels)),
+        _ => None,
+    },
+};
+
+const PODS: Selectable<Pod> = Selectable {
+    fact: |namespace, key, value| SharedFact::Pods(namespace, key, value),
+    shelf: |open| &mut open.selected_pods,
+    pick: |object| match object {
+        Object::Pod(pod) => Some((pod, &pod.labels)),
+        _ => None,
+    },
+};
 
 impl Reader<'_> {
     /// A Service, for the unit of what it is to sidecars, which runs again with it.
@@ -374,55 +403,56 @@ impl Reader<'_> {
 
     /// The WorkloadEntries of a namespace that have all labels; none without labels.
     pub fn workloads(&mut self, namespace: &str, labels: &Labels) -> Arc<[Arc<WorkloadEntry>]> {
-        self.selected(namespace, labels).entries.clone()
+        self.selected(&WORKLOAD_ENTRIES, namespace, labels)
     }
 
     /// The Pods of a namespace that have all labels; none without labels.
     pub fn pods(&mut self, namespace: &str, labels: &Labels) -> Arc<[Arc<Pod>]> {
-        self.selected(namespace, labels).pods.clone()
+        self.selected(&PODS, namespace, labels)
     }
 
-    /// The workloads of a namespace that have all labels. Each port of a Service asks for them.
-    fn selected(&mut self, namespace: &str, labels: &Labels) -> Arc<Selected> {
+    /// The objects of a kind in a namespace that have all labels. Each port of a Service asks for
+    /// them.
+    fn selected<T>(
+        &mut self,
+        kind: &Selectable<T>,
+        namespace: &str,
+        labels: &Labels,
+    ) -> Arc<[Arc<T>]> {
         let Some((key, value)) = labels
             .first()
             .filter(|_| labels.len() <= SELECTOR_LABELS_MAX)
         else {
             return Arc::default();
         };
-        let fact = self.read(SharedFact::Workloads(namespace, key, value));
+        let fact = self.read((kind.fact)(namespace, key, value));
         let asked = (Box::from(namespace), labels.clone());
-        let known = self.open::<OpenShared>();
-        if let Some(known) = known.and_then(|open| open.workloads.get(&asked)) {
+        let known = self.open_mut::<OpenShared>();
+        if let Some(known) = known.and_then(|open| (kind.shelf)(open).get(&asked)) {
             self.count(known.visited);
-            return known;
+            return known.found.clone();
         }
-        let (mut entries, mut pods, mut visited) = (Vec::new(), Vec::new(), 0);
+        let (mut found, mut visited) = (Vec::new(), 0);
         for object in self.stored().collection(fact) {
             if object.key().namespace() != namespace {
                 continue;
             }
             visited += 1;
-            match object {
-                Object::WorkloadEntry(entry) if has_labels(&entry.spec.labels, labels) => {
-                    entries.push(entry);
-                }
-                Object::Pod(pod) if has_labels(&pod.labels, labels) => pods.push(pod),
-                _ => {}
-            }
+            let picked = (kind.pick)(&object).filter(|(_, own)| has_labels(own, labels));
+            found.extend(picked.map(|(it, _)| it.clone()));
         }
         self.count(visited);
         let count = usize::try_from(visited).unwrap_or(usize::MAX);
         self.count_entries(count);
+        let found: Arc<[Arc<T>]> = found.into();
         let selected = Arc::new(Selected {
-            entries: entries.into(),
-            pods: pods.into(),
+            found: found.clone(),
             visited,
         });
         if let Some(open) = self.open_mut::<OpenShared>() {
-            open.workloads.keep(asked, selected.clone(), count);
+            (kind.shelf)(open).keep(asked, selected, count);
         }
-        selected
+        found
     }
 }
 

@@ -195,3 +195,51 @@ fn a_scope_that_hides_all_and_shows_one_again_leaves_what_a_fresh_engine_has() {
         assert_eq!(made(&hosts[..=last]), made(&hosts[last..=last]), "{last}");
     }
 }
+
+#[test]
+fn a_pod_that_becomes_ready_costs_its_own_service_however_many_share_its_labels() {
+    let service = |number: usize| {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{namespace: shop, name: s{number}}}\nspec:\n\
+             \x20\x20clusterIP: 10.{}.{}.1\n  selector: {{app.kubernetes.io/instance: shop, \
+             app.kubernetes.io/name: s{number}}}\n  ports: [{{name: http, port: 80}}]\n",
+            number / 200,
+            number % 200,
+        )
+    };
+    let pod = |number: usize, ready: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  namespace: shop\n  name: p{number}\n  labels: \
+             {{app.kubernetes.io/instance: shop, app.kubernetes.io/name: s{number}}}\nstatus: \
+             {{podIP: 10.9.{}.{}, conditions: [{{type: Ready, status: \"{ready}\"}}]}}\n",
+            number / 200,
+            number % 200,
+        )
+    };
+    let slice = |address: &str| {
+        format!(
+            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata: \
+             {{namespace: shop, name: s0, labels: {{kubernetes.io/service-name: s0}}}}\nports: \
+             [{{name: http, port: 8080}}]\nendpoints: [{{addresses: [{address}], targetRef: \
+             {{kind: Pod, namespace: shop, name: p0}}}}]\n"
+        )
+    };
+    let measure = |services: usize| {
+        let mut engine = world::engine(Settings {
+            sidecars: true,
+            ..Settings::default()
+        });
+        let texts = (0..services).flat_map(|it| [service(it), pod(it, "False")]);
+        let texts = texts.map(|text| Change::Put(world::object(&text)));
+        engine.apply(texts.collect(), world::NOW);
+        let client = world::view("client shop app=client sidecar");
+        engine.put_view(client).unwrap();
+        engine.apply(Vec::new(), world::NOW);
+        let ready = put(&mut engine, &pod(0, "True"));
+        let listed = put(&mut engine, &slice("10.9.0.0"));
+        [ready, listed].map(|work| (work.units_translated, work.objects_visited))
+    };
+    for services in [1, 100, 1_000] {
+        assert_eq!(measure(services), [(0, 0), (1, 3)], "{services} Services");
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) fn views(engine: &Engine) -> String {
     let mut text = resources(engine.snapshot());
     for (view, snapshot) in engine.views().skip(1) {
         let _ = writeln!(text, "=== resources of {}", view.name);
-        for line in lines(snapshot) {
+        for line in lines(&snapshot) {
             let mut words = line.split_whitespace();
             match (main.contains(&line), words.next(), words.next()) {
                 (true, Some(kind), Some(name)) => writeln!(text, "{kind} {name} as above"),

@@ -200,11 +200,12 @@ fn what_is_the_same_in_all_views_is_translated_and_encoded_once() {
     assert_eq!(of_many.resources_changed, one.resources_changed * 101);
     let routes = many.views().map(|(_, snapshot)| {
         let mut all = snapshot.iter();
-        all.find(|sealed| sealed.key().kind == Kind::Route).unwrap()
+        let route = all.find(|sealed| sealed.key().kind == Kind::Route);
+        route.unwrap().clone()
     });
-    let routes: Vec<&SealedArc> = routes.collect();
-    let first: *const Sealed = &**routes[0];
-    assert!(routes.iter().all(|route| std::ptr::eq(first, &***route)));
+    let routes: Vec<SealedArc> = routes.collect();
+    let first: *const Sealed = &*routes[0];
+    assert!(routes.iter().all(|route| std::ptr::eq(first, &**route)));
 }
 
 #[test]

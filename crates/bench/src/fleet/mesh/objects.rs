@@ -243,7 +243,8 @@ impl Setup {
         let name = format!("w{number}");
         let labels = json!({
             "app": format!("s{service}"),
-            "pod": name,
+            // One that parts views whatever selectors name.
+            "app.kubernetes.io/name": name,
             "security.istio.io/tlsMode": "istio",
         });
         json!({
