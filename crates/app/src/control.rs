@@ -18,7 +18,7 @@ use myriad_base::clock::{self, Instant};
 use myriad_base::readiness::Condition;
 use myriad_model::Position;
 use myriad_source::Wanted;
-use myriad_translate::{Engine, FindingsChange, MAIN, Outcome, workload_names};
+use myriad_translate::{Engine, FindingsChange, MAIN, Outcome};
 use tokio::sync::{mpsc, watch};
 
 pub use self::event::{Event, INBOX_EVENTS_MAX};
@@ -183,11 +183,6 @@ impl<O: Outlet> Control<O> {
                 }
             }
             Event::Asked(pod, answer) => self.beside.ask(&mut self.engine, &pod, answer),
-            Event::Named(pod, answer) => {
-                let names = self.engine.pod(&pod).map(|pod| workload_names(&pod));
-                // Who does not wait any more asks again.
-                let _ = answer.send(names);
-            }
             Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
             Event::Learned(claims) => {
                 self.engine.learn(claims);

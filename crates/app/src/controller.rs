@@ -7,6 +7,7 @@ mod contact;
 mod fleet;
 mod held;
 mod outlet;
+mod pods;
 mod roots;
 mod signer;
 mod tickets;
@@ -15,6 +16,7 @@ mod watcher;
 mod webhook;
 mod word;
 
+pub use pods::KnownPods;
 pub use signer::{Signer, Terms};
 
 use std::future::Future;
@@ -136,7 +138,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let (announce, addresses) = watch::channel(None);
     let views = Views::new();
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
-    let signer = look_after_authority(&client, &settings, &inbox, &metrics);
+    let pods = KnownPods::default();
+    let signer = look_after_authority((&client, &pods), &settings, &inbox, &metrics);
     let server = fleet::Server {
         signer,
         settings: &settings,
@@ -163,7 +166,9 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let kept = known.claims.clone();
     let claims = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
     let wanted = Wanted::default();
-    follow(cluster, inbox.clone(), namespaces, wanted.clone());
+    let pods = settings.meaning.trust_domain.is_some().then_some(pods);
+    let looks = Looks { namespaces, pods };
+    follow(cluster, inbox.clone(), looks, wanted.clone());
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
     let fleet = Fleet::new(views, word, claims);
     let over = on_a_thread_of_its_own(move || {
@@ -284,7 +289,7 @@ fn keep_secrets(
 /// Reads, or makes, what signs identities of the mesh, where there is one. A cluster whose mesh has
 /// no authority yet is served all the same.
 fn look_after_authority(
-    client: &Client,
+    (client, pods): (&Client, &KnownPods),
     settings: &Controller,
     inbox: &mpsc::Sender<Event>,
     metrics: &Metrics,
@@ -302,7 +307,7 @@ fn look_after_authority(
         lifetime,
         overlap,
     };
-    let signer = Signer::new(terms, inbox.clone(), metrics);
+    let signer = Signer::new(terms, pods.clone(), metrics);
     let keeper = AuthorityKeeper {
         client: client.clone(),
         home: settings.namespace.clone(),
@@ -362,13 +367,15 @@ async fn refresh(client: &Client, tokens: &Tokens) -> anyhow::Result<()> {
     set.map_err(|reason| anyhow::anyhow!("the published set {reason}"))
 }
 
-/// Carries what the watches see into the inbox.
-fn follow(
-    mut cluster: Cluster,
-    inbox: mpsc::Sender<Event>,
+/// The parts that look at what the watches see, before it is translated.
+struct Looks {
     namespaces: Namespaces,
-    wanted: Wanted,
-) {
+    /// Where there is a mesh.
+    pods: Option<KnownPods>,
+}
+
+/// Carries what the watches see into the inbox.
+fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, looks: Looks, wanted: Wanted) {
     drop(task::spawn_local("source", async move {
         let mut epoch = None;
         loop {
@@ -385,7 +392,10 @@ fn follow(
                     return;
                 }
             }
-            namespaces.look(&batch);
+            looks.namespaces.look(&batch);
+            if let Some(pods) = &looks.pods {
+                pods.look(&batch);
+            }
             if inbox.send(Event::Changed(batch)).await.is_err() {
                 return;
             }

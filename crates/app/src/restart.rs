@@ -56,7 +56,7 @@ pub struct Offer {
     pub own: Vec<(Role, OwnedFd)>,
     /// Ends what answers at the admin address, which the next process does from then on.
     pub admin: Drain,
-    /// What this process says of itself where it is asked whether it is ready.
+    /// The readiness that this process tells where it is asked.
     pub readiness: Readiness,
     /// Says that nothing shall be written to files that the next process writes too.
     pub is_suspended: Arc<AtomicBool>,

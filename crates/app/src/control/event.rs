@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use myriad_api::Batch;
-use myriad_model::WorkloadNames;
 use myriad_translate::{ClaimsChange, FindingsChange, View};
 use tokio::sync::oneshot;
 
@@ -20,9 +19,6 @@ pub enum Event {
     ViewGone(Arc<str>),
     /// The proxy of a Pod, by `namespace/name`, asks which view it sees.
     Asked(String, Answer),
-    /// A signer for the proxy of a Pod, by `namespace/name`, asks for the names of its workload;
-    /// the answer is `None` where the Pod is not known.
-    Named(String, oneshot::Sender<Option<WorkloadNames>>),
     /// A proxy follows a view, or does not any more.
     Followed(Arc<str>, bool),
     /// Another replica has seen since when objects claim hosts.

@@ -12,9 +12,9 @@ use myriad_base::metrics::{Gauge, Metrics};
 use myriad_model::WorkloadNames;
 use myriad_pki::{KeptRoot, MeshAuthority, Succession};
 use myriad_sync::{Anchors, Identity, NotSigned, Sign};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
-use crate::control::Event as ControlEvent;
+use super::pods::KnownPods;
 
 /// How often the authority and what is kept are read, so that what others write is noticed.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(30);
@@ -48,8 +48,8 @@ struct Shared {
     state: Mutex<State>,
     anchors: watch::Sender<Option<Arc<Anchors>>>,
     until: Gauge,
-    /// The control loop, which knows the names of each Pod's workload.
-    inbox: mpsc::Sender<ControlEvent>,
+    /// The names of each Pod's workload.
+    pods: KnownPods,
 }
 
 struct State {
@@ -68,7 +68,7 @@ impl Terms {
 
 impl Signer {
     /// A signer without an authority.
-    pub fn new(terms: Terms, inbox: mpsc::Sender<ControlEvent>, metrics: &Metrics) -> Signer {
+    pub fn new(terms: Terms, pods: KnownPods, metrics: &Metrics) -> Signer {
         let until = Gauge::default();
         let help = "When the authority of the mesh ends, in seconds since the epoch; 0 for none";
         metrics.register("mesh_authority_until_seconds", help, until.clone());
@@ -81,7 +81,7 @@ impl Signer {
             state: Mutex::new(state),
             anchors: watch::channel(None).0,
             until,
-            inbox,
+            pods,
         }))
     }
 
@@ -163,14 +163,10 @@ impl Signer {
     }
 
     /// The names of a Pod's workload; `None` where nobody knows the Pod.
-    async fn names(&self, identity: &Identity) -> Option<WorkloadNames> {
+    fn names(&self, identity: &Identity) -> Option<Arc<WorkloadNames>> {
         let mut parts = identity.subject.split('/');
         let (namespace, _, pod) = (parts.next()?, parts.next()?, parts.next()?);
-        let (answer, answered) = oneshot::channel();
-        let asked = ControlEvent::Named(format!("{namespace}/{pod}"), answer);
-        // A control loop that has ended answers nobody.
-        let _ = self.0.inbox.send(asked).await;
-        answered.await.ok().flatten()
+        self.0.pods.names(namespace, pod)
     }
 
     fn sign_now(
@@ -234,8 +230,8 @@ impl Sign for Signer {
         request: &'a [u8],
     ) -> Pin<Box<dyn Future<Output = Result<Vec<Bytes>, NotSigned>> + Send + 'a>> {
         Box::pin(async move {
-            let names = self.names(identity).await;
-            self.sign_now(identity, names.as_ref(), request)
+            let names = self.names(identity);
+            self.sign_now(identity, names.as_deref(), request)
         })
     }
 }

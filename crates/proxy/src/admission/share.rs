@@ -118,7 +118,7 @@ impl Fairness {
 }
 
 /// The places of a namespace.
-pub fn space_of(namespace: &str) -> Spots {
+pub(crate) fn space_of(namespace: &str) -> Spots {
     spots(hash(SHARE_CLASS, namespace))
 }
 

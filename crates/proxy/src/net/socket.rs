@@ -8,6 +8,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that wait for a worker; the kernel caps it further by `somaxconn`.
 const BACKLOG: i32 = 4_096;
 
+/// The most bytes that the kernel takes for a client beyond what it has sent: without a bound it
+/// keeps megabytes for each that does not read, which no budget of the process knows of.
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
 /// Opens `count` listening sockets on one address, between which the kernel spreads new
 /// connections. Port 0 lets the system choose a port, the same for all.
 ///
@@ -75,15 +79,35 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
-    // Accepted connections inherit it, which saves a call for each.
+    // Accepted connections inherit both, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bind, listen};
+    use super::{UNSENT_BYTES_MAX, bind, listen};
+
+    #[test]
+    fn the_kernel_keeps_little_for_a_client_that_does_not_read() {
+        let (address, listening) = listen("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        let accepted = listening.iter().find_map(|socket| {
+            loop {
+                match socket.accept() {
+                    Ok((stream, _)) => break Some(stream),
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                        std::thread::yield_now();
+                    }
+                    Err(_) => break None,
+                }
+            }
+        });
+        let accepted = socket2::SockRef::from(&accepted.unwrap()).tcp_notsent_lowat();
+        assert_eq!(accepted.unwrap(), UNSENT_BYTES_MAX);
+    }
 
     #[test]
     fn an_address_that_somebody_else_listens_on_is_an_error() {

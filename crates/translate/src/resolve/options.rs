@@ -21,6 +21,9 @@ use super::policy_problem::{PolicyProblem, warn};
 use super::sendable::{has_control, is_attribute};
 use crate::settings::Bounds;
 
+/// The least time between two pings of a connection: each idle one costs them.
+const PING_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
 /// The size of a ring of hashes where none is written.
 const RING_SIZE: u32 = 1024;
 /// The size of a table of Maglev where none is written.
@@ -308,7 +311,7 @@ fn ping(http: &HttpPool) -> Option<Ping> {
     let interval = written.interval.filter(|time| *time >= MILLISECOND)?;
     let timeout = written.timeout.filter(|time| *time >= MILLISECOND);
     Some(Ping {
-        interval: whole(interval),
+        interval: whole(interval).max(PING_INTERVAL_MIN),
         timeout: whole(timeout.unwrap_or(PING_TIMEOUT)),
     })
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use myriad_api::Batch;
 use myriad_base::drain::Drain;
 use myriad_base::hold::{HoldLimits, Holds};
 use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
-use myriad_model::{Snapshot, WorkloadNames};
+use myriad_model::Snapshot;
 use myriad_pki::{Authority, Credential, MeshAuthority, Request};
 use myriad_sync::{
     Apply, Authenticate, Client, ClientCounters, ClientSettings, Delivery, Identity, Issued,
@@ -21,8 +22,9 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
+use super::super::pods::KnownPods;
+use super::super::pods::tests::pod;
 use super::{Signer, Terms};
-use crate::control::Event as ControlEvent;
 
 fn terms() -> Terms {
     Terms {
@@ -33,21 +35,14 @@ fn terms() -> Terms {
     }
 }
 
-/// A control loop that knows one Pod and answers with the names of its workload.
-fn knowing() -> mpsc::Sender<ControlEvent> {
-    let (inbox, mut events) = mpsc::channel(4);
-    drop(task::spawn("test control", async move {
-        while let Some(event) = events.recv().await {
-            if let ControlEvent::Named(pod, answer) = event {
-                let names = WorkloadNames {
-                    workload: "cart-v1".into(),
-                    ..WorkloadNames::default()
-                };
-                let _ = answer.send((pod == "shop/cart-0").then_some(names));
-            }
-        }
-    }));
-    inbox
+/// The Pods that the watch has seen: one.
+fn knowing() -> KnownPods {
+    let pods = KnownPods::default();
+    pods.look(&Batch {
+        changes: vec![pod("shop", "cart-0", "cart-v1")],
+        ..Batch::default()
+    });
+    pods
 }
 
 fn authority() -> MeshAuthority {
@@ -201,7 +196,7 @@ async fn each_proxy_is_given_the_identity_of_its_service_account_and_no_other() 
 
 #[test]
 fn another_root_is_told_before_anything_is_signed_with_it() {
-    let signer = Signer::new(terms(), mpsc::channel(1).0, &Metrics::new());
+    let signer = Signer::new(terms(), KnownPods::default(), &Metrics::new());
     let told = signer.anchors();
     let identity = Identity {
         subject: "shop/cart/cart-0".into(),

@@ -16,8 +16,8 @@ use super::super::core::Failure;
 use super::super::path;
 use super::{Address, Current, Shared, Status};
 
-/// Ingresses per page.
-const PAGE_OBJECTS: u32 = 500;
+/// The most Ingresses of a page.
+const PAGE_OBJECTS_MAX: u32 = 500;
 
 /// The statuses that are compared with those that the API server has.
 pub(super) struct Review {
@@ -28,12 +28,15 @@ pub(super) struct Review {
     namespace: usize,
     /// The token of the next page.
     token: Option<Box<str>>,
+    /// How many Ingresses the next page has: fewer where they are large.
+    page_objects: u32,
 }
 
 /// The reason that a page was asked for, to see whether it still holds when the page comes.
 pub(super) struct Page {
     namespace: usize,
     token: Option<Box<str>>,
+    objects: u32,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +76,17 @@ impl Review {
             addresses,
             namespace: 0,
             token: None,
+            page_objects: PAGE_OBJECTS_MAX,
         }
+    }
+
+    /// The page was too large, or was read.
+    fn size(&mut self, page: &Page, is_too_large: bool) {
+        self.page_objects = match is_too_large {
+            true => page.objects / 8,
+            false => page.objects.saturating_mul(2),
+        };
+        self.page_objects = self.page_objects.clamp(1, PAGE_OBJECTS_MAX);
     }
 
     /// Notes a wish that came meanwhile.
@@ -89,6 +102,7 @@ impl Review {
         Page {
             namespace: self.namespace,
             token: self.token.clone(),
+            objects: self.page_objects,
         }
     }
 
@@ -111,7 +125,7 @@ pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result
     let namespaces = client.namespaces();
     let namespace = namespaces.get(page.namespace).map(|name| &**name);
     let mut target = client.collection(ObjectKind::Ingress, namespace);
-    target.push_str(&format!("?limit={PAGE_OBJECTS}"));
+    target.push_str(&format!("?limit={}", page.objects));
     if let Some(token) = &page.token {
         target.push_str("&continue=");
         target.push_str(&path::escape(token));
@@ -122,6 +136,12 @@ pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result
         Err(Failure::Gone) => {
             if let Some(review) = &mut shared.lock().review {
                 (review.namespace, review.token) = (0, None);
+            }
+            return Ok(());
+        }
+        Err(Failure::TooLarge) if page.objects > 1 => {
+            if let Some(review) = &mut shared.lock().review {
+                review.size(&page, true);
             }
             return Ok(());
         }
@@ -138,6 +158,7 @@ pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result
     if (review.namespace, &review.token) != (page.namespace, &page.token) {
         return Ok(());
     }
+    review.size(&page, false);
     shared.counters.reviewed.inc_by(list.items.len() as u64);
     for item in list.items {
         let ItemMetadata {
@@ -163,4 +184,28 @@ pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use super::{PAGE_OBJECTS_MAX, Review};
+
+    #[test]
+    fn a_page_that_is_too_large_is_asked_for_in_smaller_ones_until_they_fit() {
+        let mut review = Review::new(HashSet::new(), Arc::default());
+        let mut asked = Vec::new();
+        for is_too_large in [true, true, true, true, false, false] {
+            let page = review.page();
+            asked.push(page.objects);
+            review.size(&page, is_too_large);
+        }
+        assert_eq!(asked, [500, 62, 7, 1, 1, 2]);
+        for _ in 0..10 {
+            review.size(&review.page(), false);
+        }
+        assert_eq!(review.page().objects, PAGE_OBJECTS_MAX);
+    }
 }
