@@ -9,7 +9,8 @@ use myriad_model::{Endpoints, Key, Kind, Name, Resource, Route, Routes, SealedAr
 use super::Engine;
 use super::batch::Run;
 use super::drawn::{self, Drawn};
-use super::output::Output;
+use super::meanings::Meanings;
+use super::output::{Meaning, Output};
 use super::ports::PortFact;
 use super::postponed::WOKEN_MAX;
 use super::reader::{Moment, Reader, Surroundings};
@@ -258,7 +259,8 @@ impl Engine {
             self.note_owning(id, output.owns_none);
             self.memories.keep(id, run.opened.memory.take());
             self.note_served(unit, id, !output.needs.is_empty(), run);
-            self.settle_meaning(unit, id, &[(Stamp::MAIN, output.meaning)], run);
+            let meaning = output.meaning.take();
+            self.settle_meaning(unit, id, vec![(Stamp::MAIN, meaning)], run);
             self.settle(id, facts.into(), (output, None), run);
             return;
         }
@@ -285,10 +287,9 @@ impl Engine {
         facts.sort_unstable();
         facts.dedup();
         self.note_owning(id, outputs.iter().any(|(_, output)| output.owns_none));
-        let meanings = outputs.iter();
-        let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning));
-        let meanings: Vec<(Stamp, u64)> = meanings.collect();
-        self.settle_meaning(unit, id, &meanings, run);
+        let meanings = outputs.iter_mut();
+        let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning.take()));
+        self.settle_meaning(unit, id, meanings.collect(), run);
         let views: Vec<Stamp> = outputs.iter().map(|(stamp, _)| stamp.clone()).collect();
         let of_sidecars = self.views.of_sidecars();
         let is_kept = views.iter().any(|views| views.meets(of_sidecars));
@@ -362,6 +363,7 @@ impl Engine {
     pub(crate) fn stored(&self) -> Stored<'_> {
         Stored::new(&self.objects, &self.hasher)
     }
+            meanings: &self.meanings,
 
     fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
         let Some(object) = unit.name().filter(|_| unit.kind().has_status) else {
@@ -410,37 +412,33 @@ impl Engine {
                 _ => {}
             }
         }
-        self.meanings.remove(&id);
+        if self.meanings.remove(&id).is_some() {
+            self.mark_below(id, run);
+        }
         self.owning_none.remove(&id);
         self.units.remove(&self.hasher, id);
     }
 
     /// Keeps what a wildcard means to the hosts below it in each view, and lets those run to which
-    /// it means something else than before. Who ran in this batch knows it.
+    /// it means something else than before.
     fn settle_meaning(
         &mut self,
         unit: &Unit,
         id: UnitId,
-        meanings: &[(Stamp, u64)],
+        meanings: Vec<(Stamp, Option<Meaning>)>,
         run: &mut Run,
     ) {
         if unit.host().and_then(self.rules.suffix_of).is_none() {
             return;
         }
-        run.wildcards.insert(id);
-        let is_any = meanings.iter().any(|(_, meaning)| *meaning != 0);
-        let now = is_any.then(|| self.hasher.hash(meanings));
+        let now = Meanings::new(&self.hasher, meanings);
+        let hash = now.as_ref().map(|now| now.hash);
         let before = match now {
             Some(now) => self.meanings.insert(id, now),
             None => self.meanings.remove(&id),
         };
-        if before == now {
-            return;
-        }
-        for below in self.below(id) {
-            if !run.wildcards.contains(&below) {
-                self.mark(below, true, run);
-            }
+        if before.map(|before| before.hash) != hash {
+            self.mark_below(id, run);
         }
     }
 

@@ -23,4 +23,5 @@ mod texts;
 mod underscores;
 mod universe;
 mod views;
+mod wildcards;
 mod world;

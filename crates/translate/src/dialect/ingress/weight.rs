@@ -23,13 +23,14 @@ const SHARES: usize = 5;
 /// for each of its shares, which is counted here for all.
 const REPEATED: usize = 2;
 
-/// Its paths, what their regexes take and what its annotations say on each, and hosts that it
-/// names for TLS beyond those of its rules: each has a domain. An alias has all of its paths once
-/// more, and a redirect to a rule's host is one. What annotations say that no path has counts once.
+/// Its paths with what is long in them, what their regexes take and what its annotations say on
+/// each, and hosts that it names for TLS beyond those of its rules: each has a domain, and an entry
+/// without hosts counts for one. An alias has all of its paths once more, and a redirect to a
+/// rule's host is one. What annotations say that no path has counts once.
 pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
-    let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len()).sum();
+    let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len().max(1)).sum();
     let of_tls = named.saturating_sub(ingress.rules.len());
     let written = ingress.rules.iter().flat_map(|rule| &rule.paths);
     let written = written.filter(|path| path.path_type != PathType::Exact);
