@@ -161,7 +161,7 @@ pub(crate) fn reduce(object: &Object, ignored: &BTreeSet<String>) -> Option<Obje
 }
 
 fn of_slice(slice: &EndpointSlice) -> u64 {
-    slice.endpoints.len() as u64 * slice.ports.len().max(1) as u64
+    slice.endpoints.len().max(1) as u64 * slice.ports.len().max(1) as u64
 }
 
 /// A Secret counts for what is kept of it: a chain with its key, authorities, or users.

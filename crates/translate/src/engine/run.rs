@@ -99,7 +99,7 @@ impl Engine {
             let Some(record) = self.units.get(id) else {
                 continue;
             };
-            let own = record.namespace();
+            let own = self.owner_of(record);
             if own != namespace && run.woken >= WOKEN_MAX && self.is_started {
                 self.postponed.add(own, id);
                 continue;
@@ -192,7 +192,7 @@ impl Engine {
     /// Lets a unit run later, in the turn of its namespace, or of who needs it where it has not run
     /// yet.
     fn postpone(&mut self, id: UnitId) {
-        let namespace_of = |id: UnitId| self.units.get(id).map(Record::namespace);
+        let namespace_of = |id: UnitId| self.units.get(id).map(|it| self.owner_of(it));
         let own = namespace_of(id).filter(|namespace| !namespace.is_empty());
         let needer = || {
             self.units
@@ -201,8 +201,16 @@ impl Engine {
                 .copied()
                 .and_then(namespace_of)
         };
-        let namespace = own.or_else(needer).unwrap_or_default();
-        self.postponed.add(&Box::<str>::from(namespace), id);
+        let namespace = Box::<str>::from(own.or_else(needer).unwrap_or_default());
+        self.postponed.add(&namespace, id);
+    }
+
+    /// The namespace that a unit is charged to; empty for none.
+    fn owner_of<'a>(&self, record: &'a Record) -> &'a str {
+        let unit = record.unit();
+        let copying = unit.name().filter(|_| unit.is(self.rules.bounds.copying));
+        let placed = copying.and_then(|name| (self.rules.bounds.place)(name));
+        placed.map_or_else(|| record.namespace(), |(namespace, _)| namespace)
     }
 
     pub(super) fn mark(&self, id: UnitId, must_run: bool, run: &mut Run) {
@@ -255,7 +263,7 @@ impl Engine {
     pub(super) fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
         run.opened.memory = self.memories.take(id);
         if self.views.is_single() {
-            let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
+            let (mut output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
             self.note_owning(id, output.owns_none);
             self.memories.keep(id, run.opened.memory.take());
             self.note_served(unit, id, !output.needs.is_empty(), run);
@@ -355,6 +363,7 @@ impl Engine {
             tally: &self.tally,
             late: &self.late,
             owning_none: &self.owning_none,
+            meanings: &self.meanings,
             now: self.now,
         }
     }
@@ -363,7 +372,6 @@ impl Engine {
     pub(crate) fn stored(&self) -> Stored<'_> {
         Stored::new(&self.objects, &self.hasher)
     }
-            meanings: &self.meanings,
 
     fn note_served(&self, unit: &Unit, id: UnitId, has_needs: bool, run: &mut Run) {
         let Some(object) = unit.name().filter(|_| unit.kind().has_status) else {

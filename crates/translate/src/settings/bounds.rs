@@ -38,8 +38,8 @@ pub enum Holding {
     /// a regex one more for each KiB that it may take once it is compiled, and for long texts as
     /// many as [`text_rows`] says.
     Routes,
-    /// Addresses with a port of EndpointSlices, of ServiceEntries for each of their hosts, and of
-    /// WorkloadEntries.
+    /// Addresses with a port of EndpointSlices, or the ports of those without addresses, of
+    /// ServiceEntries for each of their hosts, and of WorkloadEntries.
     Endpoints,
     /// Secrets, once for each begun 4 KiB of what is kept of them.
     Certificates,

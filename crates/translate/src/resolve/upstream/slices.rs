@@ -125,7 +125,8 @@ impl Hearing {
         let mut known = heard.as_mut().map(|it| it.resume(&asking));
         let mut answers = Vec::with_capacity(listed.ports.len());
         let mut ready: BTreeSet<SocketAddr> = BTreeSet::new();
-        for (head, ports) in listed.heads() {
+        // One without endpoints says nothing, and is not unpacked to learn that.
+        for (head, ports) in listed.heads().filter(|(head, _)| head.count > 0) {
             let answer = known.as_mut().and_then(|known| known.remove(&head.id));
             let listed = (head, ports);
             let answer = answer.unwrap_or_else(|| Answer::of(reader, listed, &asking, is_many));
