@@ -70,7 +70,7 @@ pub struct Bounds {
     /// times those of the host.
     pub subset_endpoints: u64,
     /// The endpoints that upstreams of one namespace may have that others have as well: those of
-    /// subsets, and those that selectors find.
+    /// subsets, those that selectors find, and in their measure long texts of DestinationRules.
     pub endpoint_copies: u64,
     /// The hosts that the objects of a namespace may have come to after their creation.
     pub late_claims: u64,

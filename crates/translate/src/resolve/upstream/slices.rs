@@ -20,6 +20,9 @@ use crate::resolve::opened::{ListedPort, OpenedSlices};
 use crate::resolve::service_entry::has_labels;
 use crate::store::SliceHead;
 
+/// The longest name of a service account.
+const ACCOUNT_LETTERS_MAX: usize = 253;
+
 /// The EndpointSlices that list a port of a Service.
 pub(super) struct Listed {
     slices: Arc<OpenedSlices>,
@@ -333,7 +336,10 @@ impl Identities {
     /// Adds the identity of an account, which may not be known.
     pub(super) fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
         match account.filter(|account| !account.is_empty()) {
+            // No account has a longer name, so that what is left of one names none.
             Some(account) => {
+                let account = account.chars().take(ACCOUNT_LETTERS_MAX + 1);
+                let account: String = account.collect();
                 let domains = reader.settings().trust_domains();
                 let ids = domains.map(|it| format!("spiffe://{it}/ns/{namespace}/sa/{account}"));
                 self.known.extend(ids.map(Into::into));
