@@ -344,12 +344,22 @@ impl Entry {
         if matches!(resolution, Resolution::None | Resolution::DynamicDns) {
             return None;
         }
-        let sources = self.sources(reader, resolution);
-        let endpoints = sources.iter().map(|source| match is_subset {
-            true => source.count(),
-            false => source.selected(),
+        let same = self.all().map(|(entry, _)| entry);
+        let same = same.filter(|entry| entry.spec.resolution == resolution);
+        let endpoints = same.map(|entry| {
+            let selector = entry.spec.workload_selector.as_ref();
+            let namespace = entry.meta.key.namespace();
+            let looks = selector.map_or(0, |it| reader.looks(namespace, &it.labels));
+            let listed = if is_subset {
+                entry.spec.endpoints.len()
+            } else {
+                0
+            };
+            listed + looks
         });
-        Weight::new(first.meta.created, endpoints.sum())
+        // A copy of nothing is an upstream as well.
+        let endpoints = endpoints.sum::<usize>().max(usize::from(is_subset));
+        Weight::new(first.meta.created, endpoints)
     }
 
     /// The entries of a resolution, with the workloads that their selectors find.
@@ -404,12 +414,7 @@ impl<'a> Source<'a> {
 
     /// How many there are before anybody asks for a subset.
     fn count(&self) -> usize {
-        self.entry.spec.endpoints.len() + self.selected()
-    }
-
-    /// How many its selector finds.
-    fn selected(&self) -> usize {
-        self.workloads.len() + self.pods.len()
+        self.entry.spec.endpoints.len() + self.workloads.len() + self.pods.len()
     }
 }
 

@@ -68,6 +68,11 @@ impl<'a> Stored<'a> {
         self.objects.collection(fact)
     }
 
+    /// The number of objects under a fact, of which none is unpacked.
+    pub fn count(&self, fact: u64) -> usize {
+        self.objects.index.ids(fact).count()
+    }
+
     /// The heads of the EndpointSlices under a fact, in the order of [`Stored::collection`].
     pub fn slice_heads(&self, fact: u64) -> impl Iterator<Item = SliceHead> + use<'a> {
         self.objects.slice_heads(fact)
