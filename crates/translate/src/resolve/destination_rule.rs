@@ -46,7 +46,7 @@ pub(crate) struct Choice<'a> {
 /// The rules that hold for a host of a namespace. As Istio's clients look for them: those of the
 /// view's namespace, what the host's own namespace exports to the view, and what the root namespace
 /// exports to it. Of the root namespace, a view of it sees first what it keeps to itself alone.
-pub(crate) fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
+pub(crate) fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Arc<HostRules> {
     reader.note_rules(host);
     look_up(reader, host, namespace)
 }
@@ -62,11 +62,15 @@ pub(crate) fn find_subset(
     look_up(reader, host, namespace).find_subset(subset)
 }
 
-fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
+fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Arc<HostRules> {
     // Every upstream of every Ingress asks, by each pattern in each namespace.
     if !reader.has_rules() {
-        return HostRules::default();
+        return Arc::default();
     }
+    reader.host_rules((host, namespace), |reader| search(reader, host, namespace))
+}
+
+fn search(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
     let settings = reader.settings();
     let subsets_max = settings.bounds.subsets_max();
     let (view, root) = (reader.view(), settings.root_namespace());
@@ -155,6 +159,11 @@ fn judge_labels(key: &ObjectKey, subsets: &[Subset]) -> Option<Finding> {
 }
 
 impl HostRules {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
     /// Whether any rule defines a subset.
     fn find_subset(&self, name: &str) -> SubsetFound {
         if self.subsets().any(|known| *known.name == *name) {
@@ -225,15 +234,6 @@ impl HostRules {
             unset.overlay(policy, port)
         })
     }
-}
-
-impl Choice<'_> {
-    /// The endpoints that it may have, of a host that has so many; one that has more has none.
-    pub(crate) fn room(&self, endpoints: usize, bounds: &Bounds) -> usize {
-        let rank = self.rank;
-        rank.map_or(usize::MAX, |it| it.room(endpoints, bounds.subset_endpoints))
-    }
-}
 
     /// The namespace of the rules: those that hold are of one place where rules are looked for.
     pub(crate) fn namespace(&self) -> &str {
@@ -275,6 +275,15 @@ fn of_subset<'a>(
         }
         None => policy,
     }
+}
+
+impl Choice<'_> {
+    /// The endpoints that it may have, of a host that has so many; one that has more has none.
+    pub(crate) fn room(&self, endpoints: usize, bounds: &Bounds) -> usize {
+        let rank = self.rank;
+        rank.map_or(usize::MAX, |it| it.room(endpoints, bounds.subset_endpoints))
+    }
+}
 
 /// The rules for one host that hold: those for the gateway's workload alone where there are any,
 /// else those for all. A selector means workloads of the rule's own namespace.
