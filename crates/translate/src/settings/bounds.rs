@@ -45,7 +45,8 @@ pub enum Holding {
     Certificates,
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,
-    /// Bytes of memory that objects of Istio's API take, which are kept as they were read.
+    /// Bytes of memory that objects of Istio's API take, which are kept as they were read, and
+    /// large ones of other kinds.
     ObjectBytes,
 }
 

@@ -113,6 +113,15 @@ impl AtRest {
         }
     }
 
+    /// The bytes that an object of a kind takes which is packed, or which is kept in parts.
+    pub(crate) fn bytes_of(object: &Object) -> usize {
+        if let Object::ConfigMap(map) = object {
+            let data = map.data.iter();
+            return data.map(|(key, value)| key.len() + value.len()).sum();
+        }
+        packed::pack(object).map_or(0, |body| body.len())
+    }
+
     fn is(&self, kind: ObjectKind, id: &str) -> bool {
         match self {
             AtRest::Packed { id: own, body } => **own == *id && packed::kind(body) == Some(kind),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use myriad_api::{Ingress, PathType};
+use myriad_api::{BackendPort, Ingress, IngressBackend, IngressPath, PathType};
 
 use super::annotations::{self, CERTIFICATE_SUBJECT, Further, values};
 use super::paths::{PATH_BYTES_MAX, any_case, looks_like_regex};
@@ -35,6 +35,8 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let written = ingress.rules.iter().flat_map(|rule| &rule.paths);
     let written = written.filter(|path| path.path_type != PathType::Exact);
     let of_paths = written.filter_map(|path| path.path.as_deref());
+    let texts_of_paths = ingress.rules.iter().flat_map(|rule| &rule.paths);
+    let texts_of_paths: usize = texts_of_paths.map(|path| text_rows(bytes_of(path))).sum();
     let annotations = ingress.meta.annotations.iter();
     let mut canary = annotations
         .clone()
@@ -56,9 +58,22 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let further = Further::read(&ingress.meta, &BTreeSet::new());
     let aliases = further.aliases.len() as u64;
     let redirects = further.www_key.map_or(0, |_| ingress.rules.len());
-    let of_paths = ((paths.sum::<usize>() + default) * of_each) as u64;
+    let of_paths = (paths.sum::<usize>() + default) * of_each + texts_of_paths * shares;
+    let of_paths = of_paths as u64;
     let of_host = regex::rows(regexes).saturating_add(of_paths);
     let of_hosts = of_host.saturating_mul(1 + aliases);
     let read_once = text_rows(annotations::bytes_read(&ingress.meta));
     of_hosts.saturating_add((of_tls + redirects + read_once) as u64)
+}
+
+/// The bytes of the texts of a path and its backend.
+fn bytes_of(path: &IngressPath) -> usize {
+    let backend = match &path.backend {
+        IngressBackend::Service { name, port } => match port {
+            BackendPort::Name(port) => name.len() + port.len(),
+            BackendPort::Number(_) => name.len(),
+        },
+        IngressBackend::Resource { kind, name } => kind.len() + name.len(),
+    };
+    path.path.as_ref().map_or(0, |text| text.len()) + backend
 }

@@ -33,8 +33,8 @@ pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {
     Object::DestinationRule(Arc::new(rule))
 }
 
-/// The rest that is kept of an object that takes more memory than its namespace may hold, and
-/// whether it takes its place: a policy that nobody can read refuses everything, and a
+/// The rest that is kept of an object of Istio's API that takes more memory than its namespace may
+/// hold, and whether it takes its place: a policy that nobody can read refuses everything, and a
 /// DestinationRule that verifies by what nobody has closes its host. None for kinds whose memory is
 /// not bounded.
 pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
