@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             address_type: Option<Box<str>>,
             #[serde(default, deserialize_with = "list")]
             endpoints: Box<[RawEndpoint]>,
-            #[serde(default, deserialize_with = "list")]
+            #[serde(default, deserialize_with = "ports")]
             ports: Box<[EndpointPort]>,
         }
         #[derive(Deserialize)]
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             endpoints.push(Endpoint {
                 address,
                 pod: endpoint.target_ref.and_then(RawTarget::into_pod),
-                zone: endpoint.zone.filter(|zone| !zone.is_empty()),
+                zone: endpoint.zone.filter(|zone| is_within(zone, ZONE_BYTES_MAX)),
                 conditions: Conditions {
                     ready,
                     serving: conditions.and_then(|c| c.serving).unwrap_or(ready),
@@ -131,6 +131,25 @@ impl<'de> Deserialize<'de> for EndpointSlice {
     }
 }
 
+/// The most ports of a slice: no Service that is read has more.
+const PORTS_MAX: usize = 1_024;
+
+fn ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[EndpointPort]>, D::Error> {
+    let ports = list::<D, EndpointPort>(deserializer)?;
+    match ports.len() <= PORTS_MAX {
+        true => Ok(ports),
+        false => Err(serde::de::Error::custom(format_args!(
+            "ports has more than {PORTS_MAX} entries; divide the Service"
+        ))),
+    }
+}
+
+/// The longest name of a Pod.
+const NAME_BYTES_MAX: usize = 253;
+
+/// The longest name of a zone, which is the value of a label.
+const ZONE_BYTES_MAX: usize = 63;
+
 /// `targetRef` of an endpoint.
 #[derive(Deserialize)]
 struct RawTarget {
@@ -142,10 +161,51 @@ struct RawTarget {
 
 impl RawTarget {
     fn into_pod(self) -> Option<Box<str>> {
-        (&*self.kind == "Pod").then_some(self.name)
+        let is_pod = &*self.kind == "Pod" && is_within(&self.name, NAME_BYTES_MAX);
+        is_pod.then_some(self.name)
     }
+}
+
+/// Whether a name is there, and none that cannot be.
+fn is_within(name: &str, max: usize) -> bool {
+    (1..=max).contains(&name.len())
 }
 
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
     Ok(Option::<Box<str>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EndpointSlice, NAME_BYTES_MAX, PORTS_MAX, ZONE_BYTES_MAX};
+
+    fn read(ports: usize, pod: &str, zone: &str) -> Result<EndpointSlice, serde_json::Error> {
+        let ports: Vec<_> = (0..ports).map(|_| serde_json::json!({"port": 1})).collect();
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "a"},
+            "ports": ports,
+            "endpoints": [{"targetRef": {"kind": "Pod", "name": pod}, "zone": zone}],
+        }))
+    }
+
+    #[test]
+    fn a_slice_has_as_many_ports_as_a_service() {
+        assert_eq!(read(PORTS_MAX, "", "").unwrap().ports.len(), PORTS_MAX);
+        let problem = read(PORTS_MAX + 1, "", "").unwrap_err().to_string();
+        assert!(problem.contains("more than 1024 entries"), "{problem}");
+    }
+
+    #[test]
+    fn names_that_nothing_has_are_not_kept() {
+        let of = |pod: usize, zone: usize| {
+            let slice = read(1, &"p".repeat(pod), &"z".repeat(zone)).unwrap();
+            let [endpoint] = &*slice.endpoints else {
+                panic!("one endpoint");
+            };
+            (endpoint.pod.is_some(), endpoint.zone.is_some())
+        };
+        assert_eq!(of(NAME_BYTES_MAX, ZONE_BYTES_MAX), (true, true));
+        assert_eq!(of(NAME_BYTES_MAX + 1, ZONE_BYTES_MAX + 1), (false, false));
+        assert_eq!(of(0, 0), (false, false));
+    }
 }

@@ -82,7 +82,7 @@ static RULES: Rules = Rules {
     bounds: BoundRules {
         holdings: Holding::of,
         weigh: Bounds::weigh,
-        hollow: istio::weight::hollow,
+        hollow: holdings::hollow,
         reduce: holdings::reduce,
         beyond: Unit::beyond,
         copying: &units::UPSTREAM,

@@ -9,6 +9,7 @@ mod copies;
 mod drawn;
 mod late;
 mod ledger;
+mod meanings;
 mod memory;
 mod naming;
 mod needs;
@@ -44,8 +45,9 @@ pub(crate) use copies::Weight;
 pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
 pub use ledger::FindingsChange;
+pub(crate) use meanings::Told;
 pub(crate) use memory::Remembered;
-pub(crate) use output::Output;
+pub(crate) use output::{Meaning, Output};
 pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
 pub(crate) use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact};
 pub(crate) use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
@@ -66,6 +68,7 @@ use batch::Run;
 use copies::Copies;
 use late::Late;
 use ledger::Ledger;
+use meanings::Meanings;
 use memory::Memories;
 use naming::Naming;
 use parts::Parts;
@@ -93,8 +96,8 @@ pub struct Engine {
     /// Which sidecars are led to which units.
     audience: Audience,
     partings: Partings,
-    /// The hashed deeds of wildcards for the hosts below them; none of those that have none.
-    meanings: HashMap<UnitId, u64>,
+    /// The meanings of wildcards to the hosts below them; none of those that have none.
+    meanings: HashMap<UnitId, Meanings>,
     /// The units of objects that own none of the hosts that they claim.
     owning_none: HashSet<UnitId>,
     /// The bounds of namespaces, and their holdings.

@@ -18,6 +18,7 @@ mod open_secrets;
 pub(crate) mod opened;
 mod options;
 mod policy_problem;
+mod policy_texts;
 pub(crate) mod reader;
 mod rule_facts;
 pub(crate) mod sendable;

@@ -2,8 +2,8 @@
 //! have not changed: one endpoint that changes costs its own part.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use myriad_model::Balancer;
 
@@ -39,6 +39,9 @@ pub struct PoolPart {
     weight: u64,
     born_ms: u64,
     draw: Draw,
+    /// The members by their marks, once somebody has looked for one: few upstreams have cookies
+    /// that speak of endpoints.
+    by_mark: OnceLock<Box<[(u64, u32)]>>,
     /// How many of them are left out, as far as anybody has looked.
     out: AtomicU32,
     /// When the next one comes back that is left out, in milliseconds of [`super::now_ms`].
@@ -92,6 +95,7 @@ impl PoolPart {
                 born_ms: born.max().unwrap_or(0),
                 draw: Draw::new(&members, balancer),
                 members: members.into(),
+                by_mark: OnceLock::new(),
                 out: AtomicU32::new(0),
                 // The first choice looks at who is out.
                 back_ms: AtomicU64::new(0),
@@ -103,6 +107,20 @@ impl PoolPart {
     /// The members.
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// The member with a mark, which is not looked for one by one.
+    pub fn marked(&self, mark: u64) -> Option<&Member> {
+        let by_mark = self.by_mark.get_or_init(|| {
+            let marks = (0..).zip(&self.members);
+            let marks = marks.map(|(at, member)| (member.target.mark(), at));
+            let mut marks: Vec<(u64, u32)> = marks.collect();
+            marks.sort_unstable();
+            marks.into()
+        });
+        let at = by_mark.partition_point(|(known, _)| *known < mark);
+        let (_, at) = by_mark.get(at).filter(|(known, _)| *known == mark)?;
+        self.members.get(usize::try_from(*at).ok()?)
     }
 
     /// The priority of all of them.

@@ -185,8 +185,11 @@ impl Pool {
 
     /// The endpoint that a cookie speaks of, unless it is left out.
     pub fn marked(&self, mark: u64) -> Option<&Arc<Endpoint>> {
-        let mut targets = self.members().map(|member| &member.target);
-        let target = targets.find(|target| target.mark() == mark)?;
+        let mut rows = self.levels.iter().filter_map(Level::row);
+        let mut own = self.members.iter();
+        let own = own.find(|member| member.target.mark() == mark);
+        let found = own.or_else(|| rows.find_map(|row| row.marked(mark)))?;
+        let target = &found.target;
         let is_out = self.outlier().is_some() && target.record.is_out(now_ms());
         (!is_out).then_some(target)
     }
@@ -252,7 +255,7 @@ impl Pool {
         let mut levels = self.levels.iter();
         let level = levels.find(|level| match &level.source {
             Source::Own(..) => self.own(level).iter().any(|it| it.target.id == target.id),
-            Source::Parts(row) => row.note_out(target.id, back),
+            Source::Parts(row) => row.note_out(target, back),
         });
         if let Some(level) = level {
             level.out.fetch_add(1, Relaxed);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use myriad_model::{Balancer, LocalityShares};
 
+use super::Endpoint;
 use super::draw::Urn;
 use super::locality;
 use super::part::{Member, PoolPart};
@@ -124,6 +125,12 @@ impl PartRow {
         seats.flat_map(|seated| seated.part.members().iter())
     }
 
+    /// The endpoint with a mark.
+    pub fn marked(&self, mark: u64) -> Option<&Member> {
+        let mut seats = self.seats.iter();
+        seats.find_map(|seated| seated.part.marked(mark))
+    }
+
     /// The endpoint of a number, and what its weight is multiplied by.
     pub fn member(&self, index: usize) -> Option<(&Member, f32)> {
         let behind = self.seats.partition_point(|seated| seated.start <= index);
@@ -152,9 +159,14 @@ impl PartRow {
     }
 
     /// Counts one more that is left out until then; false where it is none of these.
-    pub fn note_out(&self, id: u64, back_ms: u64) -> bool {
+    pub fn note_out(&self, target: &Endpoint, back_ms: u64) -> bool {
+        let mark = target.mark();
+        let is_of = |part: &&Arc<PoolPart>| {
+            let found = part.marked(mark);
+            found.is_some_and(|found| found.target.id == target.id)
+        };
         let mut parts = self.seats.iter().map(|seated| &seated.part);
-        let part = parts.find(|part| part.members().iter().any(|it| it.target.id == id));
+        let part = parts.find(is_of);
         if let Some(part) = part {
             part.note_out(back_ms);
         }

@@ -7,15 +7,25 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use myriad_api::{EndpointSlice, Finding, Object, ObjectKey, ObjectKind, Secret, Severity};
+use myriad_api::config_map::HeaderFields;
+use myriad_api::istio::Labels;
+use myriad_api::{
+    ConfigMap, EndpointSlice, Finding, Ingress, Meta, Object, ObjectKey, ObjectKind, Secret,
+    Service, Severity,
+};
 
 use super::ingress;
 use super::istio::{self, weight};
 use crate::engine::{Amounts, Beyond, Output, Reader, Stays, Unit, UnitKind, Viewers};
 use crate::settings::{Bounds, Holding, REDUCED_POINTS, Settings};
+use crate::store::AtRest;
 
 /// The bytes of a Secret that count for one certificate, begun ones too.
 const SECRET_BYTES: u64 = 4 << 10;
+
+/// The bytes of an object that is packed from which on it counts for them. Of smaller ones there
+/// have to be very many to take much, and each would need an entry in a ledger.
+const LARGE_BYTES: usize = 16 << 10;
 
 /// An object that is more than its namespace may hold.
 pub(crate) static BEYOND: UnitKind = UnitKind {
@@ -60,7 +70,7 @@ impl Bounds {
 
     fn amount(&self, holding: Holding, object: &Object) -> u64 {
         match object {
-            _ if holding == Holding::ObjectBytes => u64::from(object.bytes()),
+            _ if holding == Holding::ObjectBytes => memory_of(object),
             _ if holding == Holding::Hosts => hosts(object),
             _ if holding == Holding::RegexKib => regex_kib(object),
             Object::Ingress(ingress) => ingress::weigh(ingress),
@@ -86,7 +96,9 @@ fn finding(settings: &Settings, key: &ObjectKey, beyond: &Beyond) -> Option<Find
             "spec.trafficPolicy.loadBalancer.consistentHash",
             format!("so its hash tables are rings of {REDUCED_POINTS} points"),
         ),
-        Holding::ObjectBytes if beyond.is_reduced => ("", closes(key.kind).to_owned()),
+        Holding::ObjectBytes if beyond.is_reduced && key.kind != ObjectKind::Ingress => {
+            ("", closes(key.kind).to_owned())
+        }
         _ if beyond.is_reduced => (
             "",
             "so it has no effect; since it restricts access, the paths of older Ingresses of \
@@ -112,16 +124,14 @@ impl Holding {
     /// The holdings that objects of a kind count towards; memory goes first.
     pub const fn of(kind: ObjectKind) -> &'static [Holding] {
         match kind {
-            ObjectKind::Ingress => &[Holding::Routes, Holding::Hosts, Holding::RegexKib],
-            ObjectKind::VirtualService => &[
+            ObjectKind::Ingress | ObjectKind::VirtualService => &[
                 Holding::ObjectBytes,
                 Holding::Routes,
                 Holding::Hosts,
                 Holding::RegexKib,
             ],
             ObjectKind::IstioGateway => &[Holding::ObjectBytes, Holding::Routes, Holding::Hosts],
-            ObjectKind::EndpointSlice => &[Holding::Endpoints],
-            ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
+            ObjectKind::EndpointSlice | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
                 &[Holding::ObjectBytes, Holding::Endpoints]
             }
             ObjectKind::Secret => &[Holding::Certificates],
@@ -133,11 +143,10 @@ impl Holding {
             | ObjectKind::Telemetry
             | ObjectKind::ProxyConfig
             | ObjectKind::EnvoyFilter
-            | ObjectKind::WasmPlugin => &[Holding::ObjectBytes],
-            ObjectKind::IngressClass
+            | ObjectKind::WasmPlugin
             | ObjectKind::Service
-            | ObjectKind::Pod
-            | ObjectKind::ConfigMap => &[],
+            | ObjectKind::ConfigMap => &[Holding::ObjectBytes],
+            ObjectKind::IngressClass | ObjectKind::Pod => &[],
         }
     }
 }
@@ -188,13 +197,81 @@ fn regex_kib(object: &Object) -> u64 {
     }
 }
 
+/// The rest that is kept of an object that takes more memory than its namespace may hold, and
+/// whether it takes its place: of an Ingress that restricts access what keeps its paths from being
+/// open.
+pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Object, bool)> {
+    let blank = |meta: &Meta| Meta {
+        annotations: Box::default(),
+        ..meta.clone()
+    };
+    Some(match object {
+        Object::Ingress(ingress) => {
+            let closing = ingress::closing(ingress, ignored);
+            let is_closing = closing.is_some();
+            let rest = closing.unwrap_or_else(|| Ingress {
+                meta: blank(&ingress.meta),
+                class_name: None,
+                default_backend: None,
+                tls: Box::default(),
+                rules: Box::default(),
+            });
+            (Object::Ingress(Arc::new(rest)), is_closing)
+        }
+        Object::Service(service) => {
+            let rest = Service {
+                meta: blank(&service.meta),
+                external_name: None,
+                selector: Labels::default(),
+                ports: Box::default(),
+                addresses: Box::default(),
+                is_headless: false,
+            };
+            (Object::Service(Arc::new(rest)), false)
+        }
+        Object::EndpointSlice(slice) => {
+            let rest = EndpointSlice {
+                meta: blank(&slice.meta),
+                service: None,
+                endpoints: Box::default(),
+                ports: Box::default(),
+            };
+            (Object::EndpointSlice(Arc::new(rest)), false)
+        }
+        Object::ConfigMap(map) => {
+            let rest = ConfigMap {
+                meta: blank(&map.meta),
+                data: Box::default(),
+                fields: HeaderFields::default(),
+            };
+            (Object::ConfigMap(Arc::new(rest)), false)
+        }
+        _ => return weight::hollow(object),
+    })
+}
+
+/// The bytes of memory that an object counts for.
+fn memory_of(object: &Object) -> u64 {
+    if object.bytes() > 0 {
+        return u64::from(object.bytes());
+    }
+    match AtRest::bytes_of(object) {
+        bytes if bytes > LARGE_BYTES => bytes as u64,
+        _ => 0,
+    }
+}
+
+/// Each endpoint has all ports, and ports are there without any endpoint.
 fn of_slice(slice: &EndpointSlice) -> u64 {
-    slice.endpoints.len() as u64 * slice.ports.len().max(1) as u64
+    slice.endpoints.len().max(1) as u64 * slice.ports.len().max(1) as u64
 }
 
 /// A Secret counts for what is kept of it: a chain with its key, authorities, or users.
 fn of_secret(secret: &Secret) -> u64 {
-    let mut bytes = 0;
+    let annotations = secret.meta.annotations.iter();
+    let mut bytes: usize = annotations
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
     if let Ok(pair) = &secret.tls {
         bytes += pair.key.expose().len();
         bytes += pair.chain.iter().map(|it| it.len()).sum::<usize>();

@@ -99,12 +99,13 @@ impl Engine {
     fn exclude(&mut self, object: Object, holding: Holding, run: &mut Run) {
         let key = object.key().clone();
         // One that takes too much memory is not kept, but for what has to be known of it.
+        let ignored = &self.settings.ignore_annotations;
         let hollow = (holding == Holding::ObjectBytes)
-            .then(|| (self.rules.bounds.hollow)(&object))
+            .then(|| (self.rules.bounds.hollow)(&object, ignored))
             .flatten();
         let reduced = match &hollow {
             Some((hollow, stays)) => stays.then(|| hollow.clone()),
-            None => (self.rules.bounds.reduce)(&object, &self.settings.ignore_annotations),
+            None => (self.rules.bounds.reduce)(&object, ignored),
         };
         let is_reduced = reduced.is_some();
         let change = match reduced {

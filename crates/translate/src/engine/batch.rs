@@ -1,6 +1,6 @@
 //! The state of one batch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_model::Delta;
@@ -24,8 +24,6 @@ pub(super) struct Run {
     pub gone: BTreeSet<Arc<str>>,
     /// How many units were woken by objects of other namespaces.
     pub woken: usize,
-    /// Wildcards that ran: whatever is above them was as it is now.
-    pub wildcards: BTreeSet<UnitId>,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.

@@ -41,9 +41,7 @@ impl Engine {
                 self.mark(*host, true, run);
             }
             for host in change.gained.iter().chain(&change.lost) {
-                for reader in self.below(*host) {
-                    self.mark(reader, true, run);
-                }
+                self.mark_below(*host, run);
             }
             self.mark_moved(&change.restamped, |it| &it.moved, run);
             return;
@@ -94,6 +92,15 @@ impl Engine {
         match suffix {
             Some(suffix) => self.units.readers((self.rules.above)(&self.hasher, suffix)),
             None => Vec::new(),
+        }
+    }
+
+    /// Lets the hosts run that read what a wildcard means.
+    pub(super) fn mark_below(&self, id: UnitId, run: &mut Run) {
+        for below in self.below(id) {
+            if below != id {
+                self.mark(below, true, run);
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! The output of one run of a unit.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use myriad_api::Finding;
 use myriad_model::{Draft, Name, Origin, Resource, divide};
@@ -23,13 +26,27 @@ pub struct Output {
     pub doubts: Vec<Finding>,
     /// Whether the object concerns the view.
     pub is_concerned: bool,
-    /// The hash of the host's deeds for those below it: they run again when it is other than
-    /// before. Zero where it has none.
-    pub meaning: u64,
+    /// The meaning of the host to those below it; none where there are none.
+    pub meaning: Option<Meaning>,
     /// Whether the object of the unit owns none of the hosts that it claims.
     pub owns_none: bool,
     /// When the unit has to run again though no object changed, in seconds since the epoch.
     pub deadline: Option<i64>,
+}
+
+/// The meaning of a host to those below it, who run again when it is another than before.
+#[derive(Clone)]
+pub struct Meaning {
+    /// The hash of all that matters to them; zero for nothing.
+    pub hash: u64,
+    /// The value, for whoever knows its type. It stays until the unit runs again.
+    pub value: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for Meaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meaning").field("hash", &self.hash).finish()
+    }
 }
 
 /// Routes by what begins their names: the claimant and the host.

@@ -7,7 +7,7 @@ mod open;
 mod recent;
 mod weight;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 
 use myriad_api::{Meta, Object, ObjectKey, ObjectKind};
@@ -16,6 +16,7 @@ use myriad_model::Host;
 use super::Shared;
 use super::allowance::{Allowances, Beyond};
 use super::late::Late;
+use super::meanings::Meanings;
 use super::memory::Remembered;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
 use super::tally::{Tally, TallyFact};
@@ -48,6 +49,8 @@ pub struct Surroundings<'a> {
     pub late: &'a Late,
     /// The units of objects that own none of the hosts that they claim.
     pub owning_none: &'a HashSet<UnitId>,
+    /// What wildcards mean to the hosts below them.
+    pub meanings: &'a HashMap<UnitId, Meanings>,
     /// The time, in seconds since the epoch.
     pub now: i64,
 }
@@ -83,6 +86,14 @@ pub struct Noted {
 }
 
 impl Noted {
+    /// The questions alone, for who is run again when what was found is other.
+    pub fn asked_alone(self) -> Self {
+        Noted {
+            facts: Vec::new(),
+            ..self
+        }
+    }
+
     /// How much was noted.
     pub fn count(&self) -> usize {
         self.facts.len() + self.steps.len()
@@ -202,6 +213,11 @@ impl<'a> Reader<'a> {
     /// fact is noted.
     pub fn needers(&self) -> impl Iterator<Item = &'a Unit> + use<'a> {
         self.needers_of(self.unit)
+    }
+
+    /// What the unit of a wildcard means to the hosts below it, as it ran last.
+    pub(super) fn meanings_of(&self, id: UnitId) -> Option<&'a Meanings> {
+        self.around.meanings.get(&id)
     }
 
     /// The number of another unit, if it is there. The caller noted that it reads who needs it.

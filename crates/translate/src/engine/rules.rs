@@ -71,7 +71,7 @@ pub(crate) struct BoundRules {
     pub weigh: fn(&Bounds, &Object) -> Amounts,
     /// The rest that is kept of an object that takes more memory than its namespace may hold, and
     /// whether that takes its place; none for kinds whose memory is not bounded.
-    pub hollow: fn(&Object) -> Option<(Object, bool)>,
+    pub hollow: fn(&Object, &BTreeSet<String>) -> Option<(Object, bool)>,
     /// The object that takes the place of one beyond a bound; none where nothing does.
     pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,
     /// The unit that tells of an object beyond a bound.

@@ -9,7 +9,8 @@ use myriad_model::{Endpoints, Key, Kind, Name, Resource, Route, Routes, SealedAr
 use super::Engine;
 use super::batch::Run;
 use super::drawn::{self, Drawn};
-use super::output::Output;
+use super::meanings::Meanings;
+use super::output::{Meaning, Output};
 use super::ports::PortFact;
 use super::postponed::WOKEN_MAX;
 use super::reader::{Moment, Reader, Surroundings};
@@ -99,7 +100,7 @@ impl Engine {
             let Some(record) = self.units.get(id) else {
                 continue;
             };
-            let own = record.namespace();
+            let own = self.owner_of(record);
             if own != namespace && run.woken >= WOKEN_MAX && self.is_started {
                 self.postponed.add(own, id);
                 continue;
@@ -192,7 +193,7 @@ impl Engine {
     /// Lets a unit run later, in the turn of its namespace, or of who needs it where it has not run
     /// yet.
     fn postpone(&mut self, id: UnitId) {
-        let namespace_of = |id: UnitId| self.units.get(id).map(Record::namespace);
+        let namespace_of = |id: UnitId| self.units.get(id).map(|it| self.owner_of(it));
         let own = namespace_of(id).filter(|namespace| !namespace.is_empty());
         let needer = || {
             self.units
@@ -201,8 +202,16 @@ impl Engine {
                 .copied()
                 .and_then(namespace_of)
         };
-        let namespace = own.or_else(needer).unwrap_or_default();
-        self.postponed.add(&Box::<str>::from(namespace), id);
+        let namespace = Box::<str>::from(own.or_else(needer).unwrap_or_default());
+        self.postponed.add(&namespace, id);
+    }
+
+    /// The namespace that a unit is charged to; empty for none.
+    fn owner_of<'a>(&self, record: &'a Record) -> &'a str {
+        let unit = record.unit();
+        let copying = unit.name().filter(|_| unit.is(self.rules.bounds.copying));
+        let placed = copying.and_then(|name| (self.rules.bounds.place)(name));
+        placed.map_or_else(|| record.namespace(), |(namespace, _)| namespace)
     }
 
     pub(super) fn mark(&self, id: UnitId, must_run: bool, run: &mut Run) {
@@ -255,11 +264,12 @@ impl Engine {
     pub(super) fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
         run.opened.memory = self.memories.take(id);
         if self.views.is_single() {
-            let (output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
+            let (mut output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
             self.note_owning(id, output.owns_none);
             self.memories.keep(id, run.opened.memory.take());
             self.note_served(unit, id, !output.needs.is_empty(), run);
-            self.settle_meaning(unit, id, &[(Stamp::MAIN, output.meaning)], run);
+            let meaning = output.meaning.take();
+            self.settle_meaning(unit, id, vec![(Stamp::MAIN, meaning)], run);
             self.settle(id, facts.into(), (output, None), run);
             return;
         }
@@ -286,10 +296,9 @@ impl Engine {
         facts.sort_unstable();
         facts.dedup();
         self.note_owning(id, outputs.iter().any(|(_, output)| output.owns_none));
-        let meanings = outputs.iter();
-        let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning));
-        let meanings: Vec<(Stamp, u64)> = meanings.collect();
-        self.settle_meaning(unit, id, &meanings, run);
+        let meanings = outputs.iter_mut();
+        let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning.take()));
+        self.settle_meaning(unit, id, meanings.collect(), run);
         let views: Vec<Stamp> = outputs.iter().map(|(stamp, _)| stamp.clone()).collect();
         let of_sidecars = self.views.of_sidecars();
         let is_kept = views.iter().any(|views| views.meets(of_sidecars));
@@ -360,6 +369,7 @@ impl Engine {
             tally: &self.tally,
             late: &self.late,
             owning_none: &self.owning_none,
+            meanings: &self.meanings,
             now: self.now,
         }
     }
@@ -416,37 +426,33 @@ impl Engine {
                 _ => {}
             }
         }
-        self.meanings.remove(&id);
+        if self.meanings.remove(&id).is_some() {
+            self.mark_below(id, run);
+        }
         self.owning_none.remove(&id);
         self.units.remove(&self.hasher, id);
     }
 
     /// Keeps what a wildcard means to the hosts below it in each view, and lets those run to which
-    /// it means something else than before. Who ran in this batch knows it.
+    /// it means something else than before.
     fn settle_meaning(
         &mut self,
         unit: &Unit,
         id: UnitId,
-        meanings: &[(Stamp, u64)],
+        meanings: Vec<(Stamp, Option<Meaning>)>,
         run: &mut Run,
     ) {
         if unit.host().and_then(self.rules.suffix_of).is_none() {
             return;
         }
-        run.wildcards.insert(id);
-        let is_any = meanings.iter().any(|(_, meaning)| *meaning != 0);
-        let now = is_any.then(|| self.hasher.hash(meanings));
+        let now = Meanings::new(&self.hasher, meanings);
+        let hash = now.as_ref().map(|now| now.hash);
         let before = match now {
             Some(now) => self.meanings.insert(id, now),
             None => self.meanings.remove(&id),
         };
-        if before == now {
-            return;
-        }
-        for below in self.below(id) {
-            if !run.wildcards.contains(&below) {
-                self.mark(below, true, run);
-            }
+        if before.map(|before| before.hash) != hash {
+            self.mark_below(id, run);
         }
     }
 

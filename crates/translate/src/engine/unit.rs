@@ -71,7 +71,7 @@ pub struct UnitKind {
     /// The fact of an object and a host that others read for how long it claims the host.
     pub claim_fact: Option<fn(&FactHasher, &str, &Host) -> u64>,
     /// Whether it may run after the batch that marked it, where that takes too long: nothing that
-    /// ran needs what it makes.
+    /// ran needs what it makes, but for what it made before.
     pub may_wait: bool,
 }
 

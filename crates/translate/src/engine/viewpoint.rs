@@ -87,6 +87,11 @@ impl<'a> Viewpoint<'a> {
         }
     }
 
+    /// Whether nothing is noted of what it is asked.
+    pub fn is_alone(&self) -> bool {
+        self.asked.is_none()
+    }
+
     /// Whether its workload has a label.
     pub fn has_label(&self, key: &str, value: &str) -> bool {
         let has = self.standing.view.has_label(key, value);

@@ -6,6 +6,7 @@ use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
 use myriad_model::{MeshTls, Name, UpstreamTls};
 
 use super::policy_problem::PolicyProblem;
+use super::policy_texts::{HOST_BYTES_MAX, NAMES_BYTES_MAX, alt_names};
 use crate::engine::{Reader, Unit};
 
 /// The remedy where files are named.
@@ -14,9 +15,6 @@ const CREDENTIAL: &str = "write credentialName, the name of a Secret of the gate
 /// The remedy where a Secret is not lent.
 const LEND: &str = "let the owner of the Secret add the namespace to its annotation \
                     myriad.dev/credential-namespaces, or set --gateway-credentials=any";
-
-/// The most names of certificates that are looked at.
-const NAMES_READ_MAX: usize = 1_024;
 
 /// The TLS of connections to endpoints.
 pub(super) enum TlsPlan {
@@ -41,8 +39,13 @@ pub(super) fn plan(
         ClientTlsMode::Disable => return TlsPlan::Plain,
         ClientTlsMode::Simple => false,
         ClientTlsMode::Mutual => true,
-        ClientTlsMode::IstioMutual => return TlsPlan::Mesh(of_mesh(written)),
+        ClientTlsMode::IstioMutual => {
+            return of_mesh(written).map_or(TlsPlan::Closed, TlsPlan::Mesh);
+        }
     };
+    if written.sni.len() > HOST_BYTES_MAX {
+        return TlsPlan::Closed;
+    }
     let has_files = !written.ca_certificates.is_empty()
         || !written.ca_crl.is_empty()
         || is_mutual && !(written.client_certificate.is_empty() && written.private_key.is_empty());
@@ -73,30 +76,36 @@ pub(super) fn plan(
     if tls.verify {
         let own = &written.subject_alt_names;
         let names = if own.is_empty() { names } else { own };
-        tls.subject_alt_names = kept_names(names);
+        let Some(names) = kept_names(names) else {
+            return TlsPlan::Closed;
+        };
+        tls.subject_alt_names = names;
     }
     TlsPlan::Tls(tls, needs)
 }
 
 /// Names that are written go before those that are known.
-fn of_mesh(written: &ClientTls) -> UpstreamTls {
-    UpstreamTls {
+fn of_mesh(written: &ClientTls) -> Option<UpstreamTls> {
+    if written.sni.len() > HOST_BYTES_MAX {
+        return None;
+    }
+    Some(UpstreamTls {
         server_name: written.sni.clone(),
         verify: true,
-        subject_alt_names: kept_names(&written.subject_alt_names),
+        subject_alt_names: kept_names(&written.subject_alt_names)?,
         mesh: MeshTls::All,
         ..UpstreamTls::unverified()
-    }
+    })
 }
 
-/// The names of which certificates must hold one, sorted. Of very many the first are looked at,
-/// since every upstream does; fewer names let fewer in.
-fn kept_names(written: &[Box<str>]) -> Box<[Box<str>]> {
-    let mut names: Vec<Box<str>> = written.iter().take(NAMES_READ_MAX).cloned().collect();
+/// The names of which certificates must hold one, sorted: fewer names let fewer in. None where they
+/// are too long, since no names at all would let others in.
+fn kept_names(written: &[Box<str>]) -> Option<Box<[Box<str>]>> {
+    let mut names = alt_names(written)?.to_vec();
     names.sort_unstable();
     names.dedup();
     names.truncate(UpstreamTls::NAMES_MAX);
-    names.into()
+    Some(names.into())
 }
 
 /// The problems in the settings of a rule that only its namespace decides.
@@ -114,6 +123,9 @@ pub(super) fn judge(
             is_error: true,
         });
     };
+    if written.mode != ClientTlsMode::Disable {
+        judge_texts(written, &mut closed);
+    }
     match written.mode {
         ClientTlsMode::Disable => return,
         ClientTlsMode::IstioMutual if reader.settings().sidecars => return,
@@ -147,6 +159,20 @@ pub(super) fn judge(
             remedy: "name fewer",
             is_error: true,
         });
+    }
+}
+
+/// Texts that are longer than what they stand for, which no upstream has.
+fn judge_texts(written: &ClientTls, closed: &mut impl FnMut(&str, &str, &'static str)) {
+    if written.sni.len() > HOST_BYTES_MAX {
+        let message = format!("has more than {HOST_BYTES_MAX} bytes, and so is no name of a host");
+        closed("sni", &message, "write the name that the endpoints have");
+    }
+    let is_read =
+        written.mode == ClientTlsMode::IstioMutual || written.insecure_skip_verify != Some(true);
+    if is_read && alt_names(&written.subject_alt_names).is_none() {
+        let message = format!("have more than {NAMES_BYTES_MAX} bytes together");
+        closed("subjectAltNames", &message, "write fewer or shorter names");
     }
 }
 

@@ -10,7 +10,7 @@ use myriad_api::{ObjectKey, Severity};
 use super::merged::{Merged, of_port};
 use super::notes::notes;
 use super::subset::Rank;
-use super::{client_tls, names, options};
+use super::{client_tls, names, options, policy_texts};
 use crate::engine::{Output, Reader, Viewpoint};
 use crate::settings::{Bounds, SELECTOR_LABELS_MAX};
 
@@ -46,7 +46,7 @@ pub(crate) struct Choice<'a> {
 /// The rules that hold for a host of a namespace. As Istio's clients look for them: those of the
 /// view's namespace, what the host's own namespace exports to the view, and what the root namespace
 /// exports to it. Of the root namespace, a view of it sees first what it keeps to itself alone.
-pub(crate) fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
+pub(crate) fn find(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Arc<HostRules> {
     reader.note_rules(host);
     look_up(reader, host, namespace)
 }
@@ -62,11 +62,15 @@ pub(crate) fn find_subset(
     look_up(reader, host, namespace).find_subset(subset)
 }
 
-fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
+fn look_up(reader: &mut Reader<'_>, host: &str, namespace: &str) -> Arc<HostRules> {
     // Every upstream of every Ingress asks, by each pattern in each namespace.
     if !reader.has_rules() {
-        return HostRules::default();
+        return Arc::default();
     }
+    reader.host_rules((host, namespace), |reader| search(reader, host, namespace))
+}
+
+fn search(reader: &mut Reader<'_>, host: &str, namespace: &str) -> HostRules {
     let settings = reader.settings();
     let subsets_max = settings.bounds.subsets_max();
     let (view, root) = (reader.view(), settings.root_namespace());
@@ -155,6 +159,11 @@ fn judge_labels(key: &ObjectKey, subsets: &[Subset]) -> Option<Finding> {
 }
 
 impl HostRules {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
     /// Whether any rule defines a subset.
     fn find_subset(&self, name: &str) -> SubsetFound {
         if self.subsets().any(|known| *known.name == *name) {
@@ -192,19 +201,7 @@ impl HostRules {
         subset: &str,
         port: u16,
     ) -> Option<Choice<'_>> {
-        let mut rules = self.rules.iter();
-        let top = rules.find_map(|rule| Some((rule, rule.spec.traffic_policy.as_deref()?)));
-        // Those that hold are of one place where rules are looked for.
-        let first = self.rules.first();
-        let unset = Merged {
-            namespace: first.map_or("", |rule| rule.meta.key.namespace()),
-            ..Merged::default()
-        };
-        let policy = top.map_or(unset, |(rule, policy)| {
-            let place = reader.port_place(rule, None, port);
-            let port = place.and_then(|at| policy.port_level_settings.get(at));
-            unset.overlay(policy, port)
-        });
+        let policy = self.policy(reader, port);
         if subset.is_empty() {
             return Some(Choice {
                 labels: None,
@@ -219,14 +216,64 @@ impl HostRules {
         Some(Choice {
             labels: Some(&found.labels),
             rank: Some(Rank { before, count }),
-            policy: match found.traffic_policy.as_deref() {
-                Some(own) => {
-                    let place = reader.port_place(rule, Some(at), port);
-                    policy.overlay(own, place.and_then(|at| own.port_level_settings.get(at)))
-                }
-                None => policy,
-            },
+            policy: of_subset(reader, policy, (rule, at, found), port),
         })
+    }
+
+    /// The policy of a port for all endpoints: that of the oldest rule which has one.
+    fn policy(&self, reader: &mut Reader<'_>, port: u16) -> Merged<'_> {
+        let mut rules = self.rules.iter();
+        let top = rules.find_map(|rule| Some((rule, rule.spec.traffic_policy.as_deref()?)));
+        let unset = Merged {
+            namespace: self.namespace(),
+            ..Merged::default()
+        };
+        top.map_or(unset, |(rule, policy)| {
+            let place = reader.port_place(rule, None, port);
+            let port = place.and_then(|at| policy.port_level_settings.get(at));
+            unset.overlay(policy, port)
+        })
+    }
+
+    /// The namespace of the rules: those that hold are of one place where rules are looked for.
+    pub(crate) fn namespace(&self) -> &str {
+        let first = self.rules.first();
+        first.map_or("", |rule| rule.meta.key.namespace())
+    }
+
+    /// The most bytes that an upstream of a port takes for the texts of its policy: of one of the
+    /// subsets, or of that for all endpoints. `names` are those of the host's ServiceEntry.
+    pub(crate) fn text_bytes(
+        &self,
+        reader: &mut Reader<'_>,
+        (port, is_subset): (u16, bool),
+        names: &[Box<str>],
+    ) -> usize {
+        let policy = self.policy(reader, port);
+        let of_all = policy_texts::bytes(&policy, names);
+        let own = self.places().filter(|_| is_subset);
+        let own = own.filter(|(.., subset)| subset.traffic_policy.is_some());
+        let of_subsets = own.map(|place| {
+            let policy = of_subset(reader, policy, place, port);
+            policy_texts::bytes(&policy, names)
+        });
+        of_subsets.fold(of_all, usize::max)
+    }
+}
+
+/// The policy of a subset, in place of that for all endpoints.
+fn of_subset<'a>(
+    reader: &mut Reader<'_>,
+    policy: Merged<'a>,
+    (rule, at, subset): (&'a DestinationRule, usize, &'a Subset),
+    port: u16,
+) -> Merged<'a> {
+    match subset.traffic_policy.as_deref() {
+        Some(own) => {
+            let place = reader.port_place(rule, Some(at), port);
+            policy.overlay(own, place.and_then(|at| own.port_level_settings.get(at)))
+        }
+        None => policy,
     }
 }
 

@@ -4,6 +4,7 @@ use myriad_api::istio::destination_rule::balancer::{LoadBalancer, LocalityBalanc
 use myriad_model::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 
 use super::policy_problem::{PolicyProblem, warn};
+use super::policy_texts::{LOCALITIES_BYTES_MAX, are_localities};
 
 /// The labels of a locality, as Kubernetes and Istio name them.
 const LABELS: [(&str, LocalityLevel); 3] = [
@@ -31,6 +32,16 @@ pub(super) fn build(
     let written = written.and_then(|written| written.locality.as_ref());
     let setting = written.unwrap_or(&nothing);
     if setting.enabled == Some(false) {
+        return None;
+    }
+    if !are_localities(setting) {
+        problems.push(warn(
+            "loadBalancer.localityLbSetting",
+            format!(
+                "has more than {LOCALITIES_BYTES_MAX} bytes of localities, so it has no effect"
+            ),
+            "write fewer or shorter localities",
+        ));
         return None;
     }
     if !setting.distribute.is_empty() {

@@ -34,6 +34,9 @@ const KEPT_ENTRIES_MAX: usize = 1 << 18;
 /// list until its end would leave holes in memory everywhere among what stays.
 const OBJECT_ENTRIES: usize = 64;
 
+/// The labels that are compared with those of a workload for one that counts.
+const LABELS_OF_LOOK: usize = 16;
+
 /// The objects that were opened in a batch.
 #[derive(Default)]
 struct OpenShared {
@@ -411,6 +414,21 @@ impl Reader<'_> {
         self.selected(&PODS, namespace, labels)
     }
 
+    /// The amount that it counts for to look for the workloads of a namespace that have all labels:
+    /// all that have the first of them, once for each begun 16 labels. None is opened.
+    pub fn looks(&mut self, namespace: &str, labels: &Labels) -> usize {
+        let Some((key, value)) = first_label(labels) else {
+            return 0;
+        };
+        let facts = [WORKLOAD_ENTRIES.fact, PODS.fact];
+        let found = facts.map(|fact| {
+            let fact = self.read(fact(namespace, key, value));
+            self.stored().count(fact)
+        });
+        let found: usize = found.iter().sum();
+        found * labels.len().div_ceil(LABELS_OF_LOOK)
+    }
+
     /// The objects of a kind in a namespace that have all labels. Each port of a Service asks for
     /// them.
     fn selected<T>(
@@ -419,10 +437,7 @@ impl Reader<'_> {
         namespace: &str,
         labels: &Labels,
     ) -> Arc<[Arc<T>]> {
-        let Some((key, value)) = labels
-            .first()
-            .filter(|_| labels.len() <= SELECTOR_LABELS_MAX)
-        else {
+        let Some((key, value)) = first_label(labels) else {
             return Arc::default();
         };
         let fact = self.read((kind.fact)(namespace, key, value));
@@ -454,6 +469,12 @@ impl Reader<'_> {
         }
         found
     }
+}
+
+/// The label under which workloads are looked for that have all labels; none where none is found.
+fn first_label(labels: &Labels) -> Option<&(Box<str>, Box<str>)> {
+    let is_bounded = labels.len() <= SELECTOR_LABELS_MAX;
+    labels.first().filter(|_| is_bounded)
 }
 
 /// Whether a slice is of a Service, by `namespace/name`.

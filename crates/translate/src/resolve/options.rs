@@ -18,6 +18,7 @@ use myriad_model::{
 use super::locality;
 use super::merged::Merged;
 use super::policy_problem::{PolicyProblem, warn};
+use super::policy_texts::{COOKIE_BYTES_MAX, NAME_BYTES_MAX, is_cookie};
 use super::sendable::{has_control, is_attribute};
 use crate::settings::Bounds;
 
@@ -28,6 +29,10 @@ const PING_INTERVAL_MIN: Duration = Duration::from_secs(1);
 const RING_SIZE: u32 = 1024;
 /// The size of a table of Maglev where none is written.
 const MAGLEV_SIZE: u32 = 65_537;
+/// The shortest time that an endpoint is left out for: who is back has to be looked for.
+const EJECTION_TIME_MIN: Duration = Duration::from_millis(100);
+/// The most statuses of a list: there are no more.
+const STATUSES_MAX: usize = 500;
 /// The shortest time that is told apart from none.
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// How long an answer to a ping is waited for where nothing is written.
@@ -123,30 +128,34 @@ fn hash_source(
     written: &ConsistentHash,
     problems: &mut Vec<PolicyProblem>,
 ) -> Result<HashSource, PolicyProblem> {
-    let name = |text: &Option<Box<str>>| text.clone().filter(|text| !text.is_empty());
+    fn name(text: Option<&Box<str>>) -> Option<&Box<str>> {
+        text.filter(|text| !text.is_empty())
+    }
+    let is_bad = |text: &str| text.len() > NAME_BYTES_MAX || has_control(text);
     let bad = |field: &str| {
         Err(warn(
             &format!("loadBalancer.consistentHash.{field}"),
             "is no name that a request can have, so LEAST_REQUEST is used",
-            "write a name without control characters, and that of a cookie without separators",
+            "write a name of at most 256 bytes without control characters, and that of a cookie \
+             without separators",
         ))
     };
-    if let Some(header) = name(&written.http_header_name) {
-        return match has_control(&header) {
+    if let Some(header) = name(written.http_header_name.as_ref()) {
+        return match is_bad(header) {
             true => bad("httpHeaderName"),
             false => Ok(HashSource::Header(header.to_ascii_lowercase().into())),
         };
     }
     if let Some(cookie) = &written.http_cookie {
-        return match is_token(&cookie.name) {
+        return match !is_bad(&cookie.name) && is_token(&cookie.name) {
             true => Ok(HashSource::Cookie(Box::new(hash_cookie(cookie, problems)))),
             false => bad("httpCookie.name"),
         };
     }
-    if let Some(query) = name(&written.http_query_parameter_name) {
-        return match has_control(&query) {
+    if let Some(query) = name(written.http_query_parameter_name.as_ref()) {
+        return match is_bad(query) {
             true => bad("httpQueryParameterName"),
-            false => Ok(HashSource::Query(query)),
+            false => Ok(HashSource::Query(query.clone())),
         };
     }
     match written.use_source_ip {
@@ -175,12 +184,23 @@ fn hash_table(
 
 /// A cookie that clients bring is hashed all the same where none can be made.
 fn hash_cookie(written: &HttpCookie, problems: &mut Vec<PolicyProblem>) -> HashCookie {
-    if let Some(part) = bad_part(written) {
-        problems.push(warn(
-            &format!("loadBalancer.consistentHash.httpCookie.{part}"),
-            "cannot stand in a cookie, so none is made",
-            "leave out control characters, semicolons and what is not ASCII",
-        ));
+    let field = "loadBalancer.consistentHash.httpCookie";
+    let problem = match is_cookie(written) {
+        false => Some(warn(
+            field,
+            format!("has more than {COOKIE_BYTES_MAX} bytes, so none is made"),
+            "write a shorter path, and fewer or shorter attributes",
+        )),
+        true => bad_part(written).map(|part| {
+            warn(
+                &format!("{field}.{part}"),
+                "cannot stand in a cookie, so none is made",
+                "leave out control characters, semicolons and what is not ASCII",
+            )
+        }),
+    };
+    if let Some(problem) = problem {
+        problems.push(problem);
         return HashCookie {
             name: written.name.clone(),
             path: Box::default(),
@@ -319,31 +339,28 @@ fn ping(http: &HttpPool) -> Option<Ping> {
 /// Envoy's defaults where nothing is written: five errors in a row, looked at every 10 s, 30 s
 /// out, a tenth of the endpoints.
 fn outlier(written: &OutlierDetection, problems: &mut Vec<PolicyProblem>) -> Outlier {
-    let codes = written.http_error_codes.iter();
+    let codes = written.http_error_codes.iter().take(STATUSES_MAX);
     let statuses = codes.filter_map(|code| u16::try_from(*code).ok());
     let mut statuses: Vec<u16> = statuses.filter(|it| (100..600).contains(it)).collect();
     if statuses.len() != written.http_error_codes.len() {
         problems.push(warn(
             "outlierDetection.outlierDetectionHttpErrorCodes",
-            "has a number that is no status, which is left out",
+            "has a number that is no status, or more of them than there are, which is left out",
             "write statuses from 100 to 599",
         ));
     }
     statuses.sort_unstable();
     statuses.dedup();
     let former = Some(written.consecutive_errors).filter(|count| *count > 0);
-    let span = |written: Option<Duration>, usual| {
-        let written = written.filter(|time| *time >= MILLISECOND);
-        whole(written.unwrap_or(Duration::from_secs(usual)))
-    };
+    let interval = written.interval.filter(|time| *time >= MILLISECOND);
     let percent = |number: u32| number.min(100) as u8;
     Outlier {
         server_errors: written.consecutive_5xx_errors.unwrap_or(5),
         gateway_errors: written.consecutive_gateway_errors.or(former).unwrap_or(0),
         local_errors: written.consecutive_local_origin_failures.unwrap_or(5),
         is_split: written.split_external_local_origin_errors,
-        interval: span(written.interval, 10),
-        ejection_time: span(written.base_ejection_time, 30),
+        interval: whole(interval.unwrap_or(Duration::from_secs(10))),
+        ejection_time: ejection_time(written, problems),
         ejection_percent_max: match percent(written.max_ejection_percent) {
             0 => 10,
             percent => percent,
@@ -351,6 +368,21 @@ fn outlier(written: &OutlierDetection, problems: &mut Vec<PolicyProblem>) -> Out
         health_percent_min: percent(written.min_health_percent),
         error_statuses: statuses.into(),
     }
+}
+
+/// The time that an endpoint is left out for at first.
+fn ejection_time(written: &OutlierDetection, problems: &mut Vec<PolicyProblem>) -> Duration {
+    let time = written.base_ejection_time;
+    let time = time.filter(|time| *time >= MILLISECOND);
+    let time = time.unwrap_or(Duration::from_secs(30));
+    if time < EJECTION_TIME_MIN {
+        problems.push(warn(
+            "outlierDetection.baseEjectionTime",
+            format!("is below {EJECTION_TIME_MIN:?}, so that is used"),
+            "write a longer time",
+        ));
+    }
+    whole(time.max(EJECTION_TIME_MIN))
 }
 
 fn retry_budget(written: &RetryBudget) -> model::RetryBudget {

@@ -14,6 +14,7 @@ use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable,
 use super::destination_rule::Choice;
 use super::names;
 use super::notes::notes;
+use super::policy_texts::{LOCALITY_BYTES_MAX, alt_names};
 use super::upstream::border::{Border, remedy};
 use super::upstream::endpoint_source::{EndpointSource, Speech};
 use super::upstream::group::{Group, Marks};
@@ -105,6 +106,7 @@ pub(crate) fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
         }
         Resolution::Static | Resolution::Dns | Resolution::DnsRoundRobin => {}
     }
+    judge_texts(spec, &mut tell);
     let selector = spec.workload_selector.as_ref();
     if selector.is_some_and(|selector| selector.labels.len() > SELECTOR_LABELS_MAX) {
         let message = format!("are more than {SELECTOR_LABELS_MAX}, so no workload is found");
@@ -131,6 +133,22 @@ pub(crate) fn judge(entry: &ServiceEntry, settings: &Settings) -> Output {
         }
     }
     output
+}
+
+/// Texts that are longer than what they stand for.
+fn judge_texts(spec: &ServiceEntrySpec, tell: &mut impl FnMut(String, &str, &str)) {
+    if alt_names(&spec.subject_alt_names).is_none() {
+        let message = "have too many bytes together, so what verifies endpoints by them is closed";
+        let remedy = "write fewer or shorter names";
+        tell("spec.subjectAltNames".to_owned(), message, remedy);
+    }
+    for (at, endpoint) in spec.endpoints.iter().enumerate() {
+        if endpoint.locality.len() > LOCALITY_BYTES_MAX {
+            let message = "is too long for a locality, so it counts as unknown";
+            let remedy = "write region/zone/subzone, each of at most 63 bytes";
+            tell(format!("spec.endpoints[{at}].locality"), message, remedy);
+        }
+    }
 }
 
 /// Why no gateway leads to an address or name, on one of the ports at least.
@@ -184,6 +202,15 @@ pub(crate) fn judge_workload(entry: &WorkloadEntry, settings: &Settings) -> Outp
     let key = &entry.meta.key;
     output.findings = notes(key, &entry.notes);
     let address = &entry.spec.address;
+    if entry.spec.locality.len() > LOCALITY_BYTES_MAX {
+        output.findings.push(Finding::new(
+            Severity::Error,
+            key,
+            "spec.locality",
+            "is too long for a locality, so it counts as unknown",
+            "write region/zone/subzone, each of at most 63 bytes",
+        ));
+    }
     if address.parse::<IpAddr>().is_err() && dns_host(address).is_none() {
         output.findings.push(Finding::new(
             Severity::Error,
@@ -317,12 +344,22 @@ impl Entry {
         if matches!(resolution, Resolution::None | Resolution::DynamicDns) {
             return None;
         }
-        let sources = self.sources(reader, resolution);
-        let endpoints = sources.iter().map(|source| match is_subset {
-            true => source.count(),
-            false => source.selected(),
+        let same = self.all().map(|(entry, _)| entry);
+        let same = same.filter(|entry| entry.spec.resolution == resolution);
+        let endpoints = same.map(|entry| {
+            let selector = entry.spec.workload_selector.as_ref();
+            let namespace = entry.meta.key.namespace();
+            let looks = selector.map_or(0, |it| reader.looks(namespace, &it.labels));
+            let listed = if is_subset {
+                entry.spec.endpoints.len()
+            } else {
+                0
+            };
+            listed + looks
         });
-        Weight::new(first.meta.created, endpoints.sum())
+        // A copy of nothing is an upstream as well.
+        let endpoints = endpoints.sum::<usize>().max(usize::from(is_subset));
+        Weight::new(first.meta.created, endpoints)
     }
 
     /// The entries of a resolution, with the workloads that their selectors find.
@@ -377,12 +414,7 @@ impl<'a> Source<'a> {
 
     /// How many there are before anybody asks for a subset.
     fn count(&self) -> usize {
-        self.entry.spec.endpoints.len() + self.selected()
-    }
-
-    /// How many its selector finds.
-    fn selected(&self) -> usize {
-        self.workloads.len() + self.pods.len()
+        self.entry.spec.endpoints.len() + self.workloads.len() + self.pods.len()
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) static UPSTREAM: UnitKind = UnitKind {
             keys.push(Key::new(Kind::Endpoints, name));
         }
     },
+    // One that a host did not need before runs with the host.
+    may_wait: true,
     ..UnitKind::needed("upstream", 12)
 };
 

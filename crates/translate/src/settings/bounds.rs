@@ -38,14 +38,15 @@ pub enum Holding {
     /// a regex one more for each KiB that it may take once it is compiled, and for long texts as
     /// many as [`text_rows`] says.
     Routes,
-    /// Addresses with a port of EndpointSlices, of ServiceEntries for each of their hosts, and of
-    /// WorkloadEntries.
+    /// Addresses with a port of EndpointSlices, or the ports of those without addresses, of
+    /// ServiceEntries for each of their hosts, and of WorkloadEntries.
     Endpoints,
     /// Secrets, once for each begun 4 KiB of what is kept of them.
     Certificates,
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,
-    /// Bytes of memory that objects of Istio's API take, which are kept as they were read.
+    /// Bytes of memory that objects of Istio's API take, which are kept as they were read, and
+    /// large ones of other kinds.
     ObjectBytes,
     /// Hosts of Ingresses, of Gateways' servers and of VirtualServices, once for each object that
     /// names one.
@@ -80,7 +81,7 @@ pub struct Bounds {
     /// times those of the host.
     pub subset_endpoints: u64,
     /// The endpoints that upstreams of one namespace may have that others have as well: those of
-    /// subsets, and those that selectors find.
+    /// subsets, those that selectors find, and in their measure long texts of DestinationRules.
     pub endpoint_copies: u64,
     /// The hosts that the objects of a namespace may have come to after their creation.
     pub late_claims: u64,

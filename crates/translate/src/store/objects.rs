@@ -68,6 +68,11 @@ impl<'a> Stored<'a> {
         self.objects.collection(fact)
     }
 
+    /// The number of objects under a fact, of which none is unpacked.
+    pub fn count(&self, fact: u64) -> usize {
+        self.objects.index.ids(fact).count()
+    }
+
     /// The heads of the EndpointSlices under a fact, in the order of [`Stored::collection`].
     pub fn slice_heads(&self, fact: u64) -> impl Iterator<Item = SliceHead> + use<'a> {
         self.objects.slice_heads(fact)
@@ -106,6 +111,15 @@ impl AtRest {
             (None, Object::Secret(secret)) => AtRest::Secret(secret),
             (None, object) => AtRest::Whole(object),
         }
+    }
+
+    /// The bytes that an object of a kind takes which is packed, or which is kept in parts.
+    pub(crate) fn bytes_of(object: &Object) -> usize {
+        if let Object::ConfigMap(map) = object {
+            let data = map.data.iter();
+            return data.map(|(key, value)| key.len() + value.len()).sum();
+        }
+        packed::pack(object).map_or(0, |body| body.len())
     }
 
     fn is(&self, kind: ObjectKind, id: &str) -> bool {

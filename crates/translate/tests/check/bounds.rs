@@ -148,6 +148,110 @@ fn one_that_closes_a_host_is_not_told_to_be_served_before_it_is_back() {
     assert_eq!(beyond(&engine), 0);
 }
 
+/// An old and a young object of a kind, each of some 30 KB.
+fn large(kind: &str) -> [String; 2] {
+    let list = |text: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..1_000).map(text).collect();
+        all.join(", ")
+    };
+    let long = "x".repeat(30_000);
+    let spec = match kind {
+        "Ingress" => format!(
+            "spec: {{rules: [{{host: h.example, http: {{paths: [{{path: /{long}, pathType: Exact, \
+             backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}"
+        ),
+        "Service" => {
+            let labels = list(&|at| format!("label-{at:05}: a-value-{at:05}"));
+            format!("spec: {{selector: {{{labels}}}, ports: [{{port: 80}}]}}")
+        }
+        "EndpointSlice" => {
+            let ports = list(&|at| format!("{{name: a-port-of-a-service-{at:05}, port: 80}}"));
+            format!("addressType: IPv4\nendpoints: []\nports: [{ports}]")
+        }
+        _ => format!("data: {{main-snippet: {long}}}"),
+    };
+    let version = match kind {
+        "Ingress" => "networking.k8s.io/v1",
+        "EndpointSlice" => "discovery.k8s.io/v1",
+        _ => "v1",
+    };
+    [("old", 2024), ("young", 2025)].map(|(name, year)| {
+        format!(
+            "apiVersion: {version}\nkind: {kind}\nmetadata: {{namespace: shop, name: {name}, \
+             creationTimestamp: {year}-01-01T00:00:00Z}}\n{spec}\n"
+        )
+    })
+}
+
+#[test]
+fn large_objects_of_other_kinds_count_for_their_bytes() {
+    for kind in ["Ingress", "Service", "EndpointSlice", "ConfigMap"] {
+        let engine = |object_bytes: u64| {
+            world::engine(Settings {
+                bounds: Bounds {
+                    object_bytes,
+                    ..Bounds::default()
+                },
+                ..Settings::default()
+            })
+        };
+        let mut bounded = engine(50_000);
+        let [old, young] = large(kind);
+        for object in [&young, &old] {
+            bounded.apply(world::changes(object), world::NOW);
+        }
+        let told: Vec<String> = findings(&bounded);
+        let told = told.iter().filter(|it| it.contains("object-bytes=50000"));
+        let told: Vec<&String> = told.collect();
+        assert_eq!((told.len(), beyond(&bounded)), (1, 1), "{kind}");
+        assert!(told[0].contains(&format!("{kind} shop/young")), "{told:?}");
+        let gone = world::changes(&format!("remove {kind} shop/old\n"));
+        let outcome = bounded.apply(gone, world::NOW);
+        let wanted: Vec<String> = outcome.wanted.iter().map(ToString::to_string).collect();
+        assert_eq!(wanted, [format!("{kind} shop/young")]);
+        bounded.apply(world::changes(&young), world::NOW);
+        assert_eq!(beyond(&bounded), 0);
+    }
+    // Small ones need no entry in a ledger.
+    let mut least = world::engine(Settings {
+        bounds: Bounds {
+            object_bytes: 1,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    least.apply(world::changes(&ingress(0)), world::NOW);
+    assert_eq!(beyond(&least), 0);
+}
+
+#[test]
+fn a_large_ingress_that_restricts_closes_its_hosts_once_it_is_let_go() {
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            object_bytes: 20_000,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    let restricting = "name: young, annotations: \
+                       {nginx.ingress.kubernetes.io/whitelist-source-range: 10.0.0.0/8},";
+    let [_, young] = large("Ingress");
+    let young = young.replace("name: young,", restricting);
+    let older = ingress(0).replace("h00000", "h");
+    engine.apply(world::changes(BASE), world::NOW);
+    engine.apply(world::changes(&older), world::NOW);
+    let before = engine.snapshot().digest();
+    engine.apply(world::changes(&young), world::NOW);
+    let told = findings(&engine);
+    let told = told
+        .iter()
+        .filter(|it| it.contains("older Ingresses of the namespace"));
+    assert_eq!(told.count(), 1);
+    assert_ne!(engine.snapshot().digest(), before);
+    engine.apply(world::changes("remove Ingress shop/young\n"), world::NOW);
+    assert_eq!(engine.snapshot().digest(), before);
+}
+
 /// How many objects are beyond a bound.
 fn beyond(engine: &Engine) -> usize {
     let findings = engine.findings();

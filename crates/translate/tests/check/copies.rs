@@ -177,9 +177,9 @@ fn one_more_subset_loses_and_older_ones_stay() {
         beyond(&engine),
         [
             "error: Service shop/m2: spec.ports: would bring namespace shop beyond 20 endpoints \
-          in subsets, by upstream-hash-by and by selectors, so subset s0 of port 80 has none, \
-          and its routes answer 503; remove subsets of DestinationRules and selectors that \
-          nobody needs, or raise \
+          in subsets, by upstream-hash-by and by selectors, or texts of DestinationRules, so \
+          subset s0 of port 80 has none, and its routes answer 503; remove subsets, selectors and \
+          long texts of DestinationRules that nobody needs, or raise \
           --bound endpoint-copies=20"
         ]
     );
@@ -259,6 +259,147 @@ fn ports_of_one_name_are_copies() {
     let left: Vec<String> = rows(&engine).into_keys().collect();
     assert_eq!(left, ["shop/m0:80", "shop/m0:81", "shop/m0:82"]);
     assert_eq!(beyond(&engine).len(), 1);
+}
+
+#[test]
+fn long_texts_of_a_rule_count_for_each_port_and_subset() {
+    // 20 names of 76 bytes with what divides them: 1,600 bytes, and five rows beyond 512 bytes.
+    let names = list(20, |at| {
+        format!("{}.example", format!("{at:02}").repeat(34))
+    });
+    let tls = format!("trafficPolicy: {{tls: {{mode: SIMPLE, subjectAltNames: [{names}]}}}}");
+    let rule = |namespace: &str| {
+        let rule = object(
+            "networking.istio.io/v1",
+            "DestinationRule",
+            "name: texts",
+            &format!("spec: {{host: m0.shop.svc.cluster.local, {tls}, exportTo: ['*']}}"),
+        );
+        rule.replace("namespace: shop", &format!("namespace: {namespace}"))
+    };
+    let ports = list(4, |at| format!("{{name: http-{at}, port: {}}}", 80 + at));
+    let service = service(0, 0).replace("[{name: http, port: 80}]", &format!("[{ports}]"));
+    let rules = list(4, |at| {
+        let destination = format!("{{host: m0, port: {{number: {}}}}}", 80 + at);
+        format!("{{match: [{{uri: {{prefix: /{at}}}}}], route: [{{destination: {destination}}}]}}")
+    });
+    let routes = object(
+        "networking.istio.io/v1",
+        "VirtualService",
+        "name: h0",
+        &format!("spec: {{hosts: [h0.example], gateways: [edge], http: [{rules}]}}"),
+    );
+    let all = [service, routes].join("---\n");
+    let with = |rule: &str, copies: u64| {
+        let mut engine = engine(copies);
+        engine.apply(world::changes(&all), world::NOW);
+        engine.apply(world::changes(rule), world::NOW);
+        beyond(&engine).len()
+    };
+    assert_eq!([with(&rule("shop"), 20), with(&rule("shop"), 19)], [0, 1]);
+    // What does not hold there is not counted.
+    assert_eq!(with(&rule("blog"), 19), 0);
+    // It is as if the rule had always been there, and nothing is left of it once it is gone.
+    let mut engine = engine(19);
+    engine.apply(world::changes(&rule("shop")), world::NOW);
+    engine.apply(world::changes(&all), world::NOW);
+    assert_eq!(beyond(&engine).len(), 1);
+    engine.apply(
+        world::changes("remove DestinationRule shop/texts\n"),
+        world::NOW,
+    );
+    assert_eq!(beyond(&engine).len(), 0);
+}
+
+#[test]
+fn a_selector_counts_for_what_it_looks_at() {
+    let workloads = (0..4).map(|number| {
+        object(
+            "networking.istio.io/v1",
+            "WorkloadEntry",
+            &format!("name: w{number}"),
+            &format!("spec: {{address: 192.0.2.{number}, labels: {{app: vm}}}}"),
+        )
+    });
+    let more = list(16, |at| format!("more-{at}: none"));
+    let entry = |selector: &str| {
+        object(
+            "networking.istio.io/v1",
+            "ServiceEntry",
+            "name: e",
+            &format!(
+                "spec: {{hosts: [e.example], ports: [{{number: 80, name: http, protocol: HTTP}}], \
+                 resolution: STATIC, workloadSelector: {{labels: {{{selector}}}}}}}"
+            ),
+        )
+    };
+    let route = object(
+        "networking.istio.io/v1",
+        "VirtualService",
+        "name: h0",
+        "spec: {hosts: [h0.example], gateways: [edge], http: [{route: [{destination: {host: \
+         e.example}}]}]}",
+    );
+    let all: Vec<String> = workloads.chain([route]).collect();
+    let with = |selector: &str, copies: u64| {
+        let mut engine = engine(copies);
+        engine.apply(world::changes(&all.join("---\n")), world::NOW);
+        engine.apply(world::changes(&entry(selector)), world::NOW);
+        (sum(&engine), beyond(&engine).len())
+    };
+    assert_eq!(with("app: vm", 4), (4, 0));
+    // Nobody is found, and to look is work as well: twice as much with so many labels.
+    assert_eq!(with("app: vm, tier: none", 3), (0, 1));
+    assert_eq!(with(&format!("app: vm, {more}"), 7), (0, 1));
+    assert_eq!(with(&format!("app: vm, {more}"), 8), (0, 0));
+}
+
+#[test]
+fn rules_are_looked_for_once_for_all_ports_and_subsets() {
+    let work = |ports: usize| {
+        let mut engine = engine(0);
+        let rules = (0..50).map(|at| {
+            object(
+                "networking.istio.io/v1",
+                "DestinationRule",
+                &format!("name: r{at}"),
+                "spec: {host: m0.shop.svc.cluster.local}",
+            )
+        });
+        let listed = list(ports, |at| {
+            format!("{{name: http-{at}, port: {}}}", 80 + at)
+        });
+        let service = service(0, 1).replace("[{name: http, port: 80}]", &format!("[{listed}]"));
+        let routes = list(ports, |at| {
+            let destination = format!("{{host: m0, port: {{number: {}}}}}", 80 + at);
+            format!(
+                "{{match: [{{uri: {{prefix: /{at}}}}}], route: [{{destination: {destination}}}]}}"
+            )
+        });
+        let routes = object(
+            "networking.istio.io/v1",
+            "VirtualService",
+            "name: h0",
+            &format!("spec: {{hosts: [h0.example], gateways: [edge], http: [{routes}]}}"),
+        );
+        let all: Vec<String> = rules.chain([service, routes]).collect();
+        engine.apply(world::changes(&all.join("---\n")), world::NOW);
+        let edited = object(
+            "networking.istio.io/v1",
+            "DestinationRule",
+            "name: r7",
+            "spec: {host: m0.shop.svc.cluster.local, trafficPolicy: {connectionPool: {tcp: \
+             {maxConnections: 7}}}}",
+        );
+        engine.apply(world::changes(&edited), world::NOW).work
+    };
+    let (few, many) = (work(2), work(30));
+    assert_eq!(many.units_translated, few.units_translated + 28);
+    // Each upstream opens its Service and a slice, and no rule.
+    assert!(
+        many.objects_visited <= few.objects_visited + 28 * 6,
+        "{many:?} {few:?}"
+    );
 }
 
 /// The points of the rings of all upstreams, and what is told of them.

@@ -24,4 +24,5 @@ mod texts;
 mod underscores;
 mod universe;
 mod views;
+mod wildcards;
 mod world;

@@ -197,6 +197,86 @@ fn upstreams_follow_their_own_endpoints_however_many_change() {
     assert!(!engine.has_postponed());
 }
 
+/// An Ingress with a path for each port of a Service.
+fn ports(paths: usize) -> String {
+    let path = |number: usize| {
+        format!(
+            "{{path: /{number}, pathType: Prefix, backend: {{service: {{name: web, port: {{number: \
+             {}}}}}}}}}",
+            1_000 + number
+        )
+    };
+    let listed = (0..paths).map(|number| format!("{{name: p{number}, port: {}}}", 1_000 + number));
+    let (paths, listed): (Vec<_>, Vec<_>) = ((0..paths).map(path).collect(), listed.collect());
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: shop, name: \
+         i}}\nspec:\n  rules: [{{host: a.test, http: {{paths: [{}]}}}}]\n---\napiVersion: v1\nkind: \
+         Service\nmetadata: {{namespace: shop, name: web}}\nspec: {{ports: [{}]}}\n",
+        paths.join(", "),
+        listed.join(", ")
+    )
+}
+
+/// A slice of the same Service with these endpoints.
+fn slice_of_ports(ports: usize, name: usize, endpoints: &str) -> Vec<Change> {
+    let ports = (0..ports).map(|number| format!("{{name: p{number}, port: {}}}", 2_000 + number));
+    world::changes(&format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{namespace: shop, name: \
+         web-{name}, labels: {{kubernetes.io/service-name: web}}}}\naddressType: IPv4\nports: \
+         [{}]\nendpoints: [{endpoints}]\n",
+        ports.collect::<Vec<_>>().join(", ")
+    ))
+}
+
+#[test]
+fn upstreams_that_a_batch_has_no_time_for_follow_in_turns() {
+    const PORTS: usize = 50;
+    let mut engine = world::engine(Settings::default());
+    engine.apply(slice_of_ports(PORTS, 0, ""), world::NOW);
+    // What a host refers to is there with it, however late it is.
+    let outcome = apply_with_time(&mut engine, world::changes(&ports(PORTS)), 1);
+    assert!(outcome.work.units_translated > PORTS as u64);
+    assert!(!engine.has_postponed());
+    let change = slice_of_ports(PORTS, 0, "{addresses: [10.0.0.1]}");
+    let outcome = apply_with_time(&mut engine, change.clone(), 10);
+    assert_eq!(outcome.work.units_translated, 10);
+    assert_eq!(engine.postponed().collect::<Vec<_>>(), ["shop"]);
+    let mut turns = 0;
+    while engine
+        .work_off(world::NOW, &mut || true, &|_| true)
+        .is_some()
+    {
+        turns += 1;
+    }
+    assert_eq!(turns, (PORTS - 10).div_ceil(16));
+    let mut whole = world::engine(Settings::default());
+    whole.apply(world::changes(&ports(PORTS)), world::NOW);
+    whole.apply(change, world::NOW);
+    assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
+}
+
+#[test]
+fn slices_without_endpoints_are_not_opened() {
+    let work = |slices: usize| {
+        let mut engine = world::engine(Settings::default());
+        engine.apply(world::changes(&ports(50)), world::NOW);
+        for number in 0..slices {
+            engine.apply(slice_of_ports(50, number, ""), world::NOW);
+        }
+        let again = ports(50).replace("name: i}", "name: i, annotations: {a.test/b: c}}");
+        let again = again.replace("port: 1049}", "port: 1050}");
+        engine.apply(world::changes(&again), world::NOW).work
+    };
+    let (few, many) = (work(1), work(20));
+    assert_eq!(many.objects_visited, few.objects_visited);
+    // The heads are walked once for all.
+    let of_heads = (20 - 1) * 51;
+    assert!(
+        many.entries_visited <= few.entries_visited + 2 * of_heads,
+        "{many:?} {few:?}"
+    );
+}
+
 #[test]
 fn a_whole_batch_leaves_nothing() {
     let mut engine = engine();

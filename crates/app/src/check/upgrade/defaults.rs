@@ -13,6 +13,12 @@ pub(super) fn all() -> impl Iterator<Item = &'static ChangedDefault> {
 /// The changed defaults that nothing in a cluster shows, in the order of CHANGELOG.md.
 const LOOKED_FOR: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "and ConfigMaps of more than 16 KiB",
+        change: "large objects, long texts and what has no endpoints count in bounds of namespaces",
+        setting: "--bound object-bytes=0",
+        sign: Sign::Look("look for findings about --bound"),
+    },
+    ChangedDefault {
         line: "take at most 32 MiB of memory each",
         change: "objects of Istio's API take at most 32 MiB each, and 256 MiB in a namespace",
         setting: "--bound object-bytes=0",

@@ -58,7 +58,7 @@ pub(crate) fn find(
     let patterns = wildcards_above(host);
     let patterns = patterns.iter();
     let patterns: Vec<Arc<Found>> = patterns
-        .map(|pattern| wildcard::read(reader, shared, pattern))
+        .filter_map(|pattern| wildcard::read(reader, shared, pattern))
         .collect();
     let holders = holders(&patterns);
     let is_keeper = |it: &&&Shade| owner.is_some_and(|owner| it.keeps_from(owner));

@@ -2,9 +2,9 @@
 //!
 //! A wildcard may have many Gateways, VirtualServices and hosts below it. The unit of the wildcard
 //! reads all of those objects and tells the hosts when they mean something else; a host reads what
-//! they mean alone. So neither the time nor the facts of a host grow with the objects above it.
+//! they meant when that unit ran last. So neither the time nor the facts of a host grow with the
+//! objects above it, and nobody but the owner of those objects is charged for reading them.
 
-use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,44 +14,17 @@ use myriad_model::{Host, Name, host::Pattern};
 
 use super::ownership::owner;
 use crate::dialect::{ingress, istio};
-use crate::engine::{Kept, Moment, Noted, Reader, Shared, Slot};
+use crate::engine::{Meaning, Noted, Reader, Shared, Told, Unit};
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces, Shade, suffix_of};
 use crate::settings::{HostSharing, Settings};
-
-/// The most deeds, and things that were read for them, that are kept open at a time.
-const KEPT_MAX: usize = 1 << 20;
 
 /// The deeds for the names below a wildcard in a view.
 pub(super) struct Found {
     /// The deeds at each listener, the oldest first; of those that nobody tells apart, the oldest
     /// alone.
     pub deeds: Box<[Shade]>,
-    noted: Noted,
-}
-
-/// The deeds that were found in this batch. The objects that claim hosts have run before the first
-/// host does.
-#[derive(Default)]
-struct OpenDeeds {
-    found: HashMap<(Slot, Host), Arc<Found>>,
-    /// How much that is.
-    count: usize,
-}
-
-impl Kept for OpenDeeds {
-    fn forget(&mut self, at: Moment) {
-        if at != Moment::Run {
-            *self = OpenDeeds::default();
-        }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
+    /// The questions to the view by which they were found.
+    asked: Noted,
 }
 
 /// Whether no wildcard keeps anything from the hosts of others, or takes anything.
@@ -60,46 +33,44 @@ pub(super) fn are_all_shared(settings: &Settings) -> bool {
     is_shared || settings.wildcard_sharing.contains(EVERYBODY)
 }
 
-/// The deeds for the names below a wildcard, as a host below it reads them.
-pub(super) fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Arc<Found> {
+/// The deeds for the names below a wildcard, as a host below it reads them; none where there are
+/// none in any view.
+pub(super) fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Option<Arc<Found>> {
     reader.note_above(pattern);
-    let place = (reader.view().slot(), pattern.clone());
-    let known = reader.open::<OpenDeeds>();
-    let known = known.and_then(|open| open.found.get(&place).cloned());
-    let found = known.unwrap_or_else(|| find(reader, shared, place));
-    reader.note_asked(&found.noted);
-    found
-}
-
-/// The hash of a wildcard's deeds for the hosts below it; zero where it has none. It reads whatever
-/// they would read.
-pub(super) fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> u64 {
-    if suffix_of(host).is_none() || are_all_shared(reader.settings()) {
-        return 0;
-    }
-    let place = (reader.view().slot(), host.clone());
-    let found = find(reader, shared, place);
-    reader.note_all(&found.noted);
-    match found.deeds.is_empty() {
-        true => 0,
-        false => reader.stored().hasher().hash(&found.deeds),
-    }
-}
-
-fn find(reader: &mut Reader<'_>, shared: &Shared, place: (Slot, Host)) -> Arc<Found> {
-    let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, &place.1));
-    let count = deeds.len() + noted.count();
-    let deeds = deeds.into();
-    let found = Arc::new(Found { deeds, noted });
-    if let Some(open) = reader.open_mut::<OpenDeeds>() {
-        open.count += count;
-        if open.count > KEPT_MAX {
-            open.found.clear();
-            open.count = count;
+    let found = match reader.meaning::<Found>(&Unit::host_of(pattern.clone())) {
+        Told::Nothing => return None,
+        Told::Here(found) => found,
+        Told::Elsewhere => {
+            let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, pattern));
+            Arc::new(Found::new(deeds, noted))
         }
-        open.found.insert(place, found.clone());
+    };
+    reader.note_asked(&found.asked);
+    Some(found)
+}
+
+/// The deeds of a wildcard, for the hosts below it. It reads whatever they would read.
+pub(super) fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> Option<Meaning> {
+    if suffix_of(host).is_none() || are_all_shared(reader.settings()) {
+        return None;
     }
-    found
+    let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, host));
+    reader.note_all(&noted);
+    let hash = match deeds.is_empty() {
+        true => 0,
+        false => reader.stored().hasher().hash(&deeds),
+    };
+    let value = Arc::new(Found::new(deeds, noted));
+    Some(Meaning { hash, value })
+}
+
+impl Found {
+    fn new(deeds: Vec<Shade>, noted: Noted) -> Self {
+        Found {
+            deeds: deeds.into(),
+            asked: noted.asked_alone(),
+        }
+    }
 }
 
 /// Deeds as they are gathered: of those that nobody tells apart, the oldest.

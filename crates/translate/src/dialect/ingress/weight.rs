@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use myriad_api::{Ingress, PathType};
+use myriad_api::{BackendPort, Ingress, IngressBackend, IngressPath, PathType};
 
 use super::annotations::{self, CERTIFICATE_SUBJECT, Further, values};
 use super::paths::{PATH_BYTES_MAX, any_case, looks_like_regex};
@@ -23,14 +23,17 @@ const SHARES: usize = 5;
 /// for each of its shares, which is counted here for all.
 const REPEATED: usize = 2;
 
-/// Its paths, what their regexes take and what its annotations say on each, and hosts that it
-/// names for TLS beyond those of its rules: each has a domain. An alias has all of its paths once
-/// more, and a redirect to a rule's host is one. What annotations say that no path has counts once.
+/// Its paths with what is long in them, what their regexes take and what its annotations say on
+/// each, and hosts that it names for TLS beyond those of its rules: each has a domain, and an entry
+/// without hosts counts for one. An alias has all of its paths once more, and a redirect to a
+/// rule's host is one. What annotations say that no path has counts once.
 pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
-    let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len()).sum();
+    let named: usize = ingress.tls.iter().map(|tls| tls.hosts.len().max(1)).sum();
     let of_tls = named.saturating_sub(ingress.rules.len());
+    let written = ingress.rules.iter().flat_map(|rule| &rule.paths);
+    let texts_of_paths: usize = written.map(|path| text_rows(bytes_of(path))).sum();
     let annotations = ingress.meta.annotations.iter();
     let mut canary = annotations
         .clone()
@@ -44,7 +47,8 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let further = Further::read(&ingress.meta, &BTreeSet::new());
     let aliases = further.aliases.len() as u64;
     let redirects = further.www_key.map_or(0, |_| ingress.rules.len());
-    let of_paths = ((paths.sum::<usize>() + default) * of_each) as u64;
+    let of_paths = (paths.sum::<usize>() + default) * of_each + texts_of_paths * shares;
+    let of_paths = of_paths as u64;
     let of_host = regex_rows(ingress).saturating_add(of_paths);
     let of_hosts = of_host.saturating_mul(1 + aliases);
     let read_once = text_rows(annotations::bytes_read(&ingress.meta));
@@ -66,4 +70,16 @@ pub(crate) fn regex_rows(ingress: &Ingress) -> u64 {
         .map(|path| Cow::<str>::Owned(any_case(path)))
         .chain(of_annotations.map(|(_, pattern)| Cow::Borrowed(pattern.trim())));
     regex::rows(regexes)
+}
+
+/// The bytes of the texts of a path and its backend.
+fn bytes_of(path: &IngressPath) -> usize {
+    let backend = match &path.backend {
+        IngressBackend::Service { name, port } => match port {
+            BackendPort::Name(port) => name.len() + port.len(),
+            BackendPort::Number(_) => name.len(),
+        },
+        IngressBackend::Resource { kind, name } => kind.len() + name.len(),
+    };
+    path.path.as_ref().map_or(0, |text| text.len()) + backend
 }

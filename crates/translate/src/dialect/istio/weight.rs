@@ -33,8 +33,8 @@ pub(crate) fn reduce_rule(rule: &DestinationRule) -> Object {
     Object::DestinationRule(Arc::new(rule))
 }
 
-/// The rest that is kept of an object that takes more memory than its namespace may hold, and
-/// whether it takes its place: a policy that nobody can read refuses everything, and a
+/// The rest that is kept of an object of Istio's API that takes more memory than its namespace may
+/// hold, and whether it takes its place: a policy that nobody can read refuses everything, and a
 /// DestinationRule that verifies by what nobody has closes its host. None for kinds whose memory is
 /// not bounded.
 pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
@@ -157,10 +157,14 @@ fn rows_of(route: &HttpRoute) -> usize {
     rows.max(1 + text_rows(own)).max(least)
 }
 
-fn rows_of_tls(route: &TlsRoute) -> usize {
-    let of_match = |matched| 1 + text_rows(texts::of_tls(matched, &route.route));
-    let rows: usize = route.matches.iter().map(of_match).sum();
-    rows.max(1)
+/// The rows of a rule for TLS of so many hosts: each name that it takes is one of a host, also
+/// where a host covers many.
+fn rows_of_tls(route: &TlsRoute, hosts: usize) -> usize {
+    let rows = route.matches.iter().map(|matched| {
+        let of_each = 1 + text_rows(texts::of_tls(matched, &route.route));
+        of_each.saturating_mul(matched.sni_hosts.len().max(hosts))
+    });
+    rows.fold(0, usize::saturating_add).max(hosts)
 }
 
 fn rows_of_tcp(route: &TcpRoute) -> usize {
@@ -173,11 +177,14 @@ fn rows_of_tcp(route: &TcpRoute) -> usize {
 pub(crate) fn of_service(service: &VirtualService) -> u64 {
     let spec = &service.spec;
     let of_http = spec.http.iter().map(rows_of);
-    let of_tls = spec.tls.iter().map(rows_of_tls);
     let of_tcp = spec.tcp.iter().map(rows_of_tcp);
-    let rows: usize = of_http.chain(of_tls).chain(of_tcp).sum();
+    let rows: usize = of_http.chain(of_tcp).sum();
+    let hosts = spec.hosts.len().max(1);
+    let of_tls = spec.tls.iter().map(|route| rows_of_tls(route, hosts));
+    let rows = rows.saturating_mul(hosts);
+    let rows = of_tls.fold(rows, usize::saturating_add);
     // A host costs something to serve though no rule does.
-    let rows = (rows.max(1) as u64).saturating_mul(spec.hosts.len().max(1) as u64);
+    let rows = rows.max(hosts) as u64;
     // Hosts share a regex.
     rows.saturating_add(regex_rows(service))
 }

@@ -1,5 +1,6 @@
-//! The settings of DestinationRules for single ports, where they are many: every port of a Service
-//! is an upstream, and each looks for its own.
+//! The DestinationRules that hold for a host, and their settings for single ports where these are
+//! many: every port of a Service is an upstream, and so is every subset of it, and each looks for
+//! its own.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,14 +10,22 @@ use myriad_api::istio::DestinationRule;
 use myriad_api::istio::destination_rule::TrafficPolicy;
 
 use super::{LINEAR_MAX, Shelf};
-use crate::engine::{Kept, Moment, Reader};
+use crate::engine::{Kept, Moment, Noted, Reader, Slot};
+use crate::resolve::destination_rule::HostRules;
 
 /// The places of the first setting for each port, in the list of a policy.
 type PortPlaces = HashMap<u16, usize>;
 
-/// The large policies that were opened in a batch.
+/// A view, whether what it is asked is noted, and a host of a namespace.
+type Asked = (Slot, bool, Box<str>, Box<str>);
+
+/// The rules that hold for a host, and the questions to the view by which they were found.
+type Held = Arc<(Arc<HostRules>, Noted)>;
+
+/// The rules that were found in a batch, and the large policies that were opened.
 #[derive(Default)]
 struct OpenRules {
+    hosts: Shelf<Asked, Held>,
     /// By rule, and by the place of the subset where it is that of one: the place of the first
     /// setting for each port.
     places: Shelf<(Arc<str>, Option<usize>), Arc<PortPlaces>>,
@@ -39,6 +48,30 @@ impl Kept for OpenRules {
 }
 
 impl Reader<'_> {
+    /// The rules that hold for a host of a namespace, which are found once in a batch for all who
+    /// ask. The caller noted the host.
+    pub(crate) fn host_rules(
+        &mut self,
+        (host, namespace): (&str, &str),
+        find: impl FnOnce(&mut Self) -> HostRules,
+    ) -> Arc<HostRules> {
+        let view = self.view();
+        let asked = (view.slot(), view.is_alone(), host.into(), namespace.into());
+        let known = self.open::<OpenRules>();
+        let known = known.and_then(|open| open.hosts.get(&asked));
+        let held = known.unwrap_or_else(|| {
+            let (rules, noted) = self.apart(find);
+            let entries = rules.len() + noted.count();
+            let held = Arc::new((Arc::new(rules), noted));
+            if let Some(open) = self.open_mut::<OpenRules>() {
+                open.hosts.keep(asked, held.clone(), entries);
+            }
+            held
+        });
+        self.note_all(&held.1);
+        held.0.clone()
+    }
+
     /// The place of a port among those that the policy of a rule sets something for, or that of its
     /// subset at a place. The caller noted that it reads the rule.
     pub fn port_place(

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use myriad_model::{Endpoint, Endpoints};
 
+use crate::resolve::policy_texts::LOCALITY_BYTES_MAX;
+
 /// Addresses, each with its weight and its locality.
 #[derive(Default)]
 pub(crate) struct Group {
@@ -49,7 +51,11 @@ impl Group {
         let Entry::Vacant(entry) = self.found.entry(address) else {
             return;
         };
-        let locality = marks.locality.trim_matches('/');
+        // A longer one is nowhere.
+        let locality = match marks.locality {
+            locality if locality.len() <= LOCALITY_BYTES_MAX => locality.trim_matches('/'),
+            _ => "",
+        };
         entry.insert(Found {
             hash: 0,
             locality: once(&mut self.localities, locality),

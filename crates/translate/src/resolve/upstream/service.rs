@@ -115,12 +115,13 @@ pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> 
         return None;
     }
     let port = service.port(address.port)?;
-    let workloads = reader.workloads(service.meta.key.namespace(), &service.selector);
+    let looks = reader.looks(service.meta.key.namespace(), &service.selector);
     let listed = match address.is_copy() || service.is_repeated(port) {
-        true => Listed::read(reader, &service, port).count,
+        // A copy of nothing is an upstream as well.
+        true => Listed::read(reader, &service, port).count.max(1),
         false => 0,
     };
-    Weight::new(service.meta.created, listed + workloads.len())
+    Weight::new(service.meta.created, listed + looks)
 }
 
 /// Whether a port of a Service has the name of one before it.

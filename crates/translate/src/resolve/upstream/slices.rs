@@ -20,6 +20,9 @@ use crate::resolve::opened::{ListedPort, OpenedSlices};
 use crate::resolve::service_entry::has_labels;
 use crate::store::SliceHead;
 
+/// The longest name of a service account.
+const ACCOUNT_LETTERS_MAX: usize = 253;
+
 /// The EndpointSlices that list a port of a Service.
 pub(super) struct Listed {
     slices: Arc<OpenedSlices>,
@@ -125,7 +128,8 @@ impl Hearing {
         let mut known = heard.as_mut().map(|it| it.resume(&asking));
         let mut answers = Vec::with_capacity(listed.ports.len());
         let mut ready: BTreeSet<SocketAddr> = BTreeSet::new();
-        for (head, ports) in listed.heads() {
+        // One without endpoints says nothing, and is not unpacked to learn that.
+        for (head, ports) in listed.heads().filter(|(head, _)| head.count > 0) {
             let answer = known.as_mut().and_then(|known| known.remove(&head.id));
             let listed = (head, ports);
             let answer = answer.unwrap_or_else(|| Answer::of(reader, listed, &asking, is_many));
@@ -332,7 +336,10 @@ impl Identities {
     /// Adds the identity of an account, which may not be known.
     pub(super) fn add(&mut self, namespace: &str, account: Option<&str>, reader: &Reader<'_>) {
         match account.filter(|account| !account.is_empty()) {
+            // No account has a longer name, so that what is left of one names none.
             Some(account) => {
+                let account = account.chars().take(ACCOUNT_LETTERS_MAX + 1);
+                let account: String = account.collect();
                 let domains = reader.settings().trust_domains();
                 let ids = domains.map(|it| format!("spiffe://{it}/ns/{namespace}/sa/{account}"));
                 self.known.extend(ids.map(Into::into));

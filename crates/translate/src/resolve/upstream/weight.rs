@@ -2,9 +2,11 @@
 //!
 //! An endpoint that an object lists counts with that object. Here it counts once more for each
 //! subset that is chosen from among it and others, whoever the subset's labels find: to look is
-//! work as well. One that a selector finds counts for each port of each Service or ServiceEntry
-//! that selects it. One counts once more too for each way in which Ingresses want equal requests at
-//! the same endpoint, and for each further port of its Service by the same name.
+//! work as well. One that a selector looks at, since it has the first of its labels, counts for
+//! each port of each Service or ServiceEntry that has the selector. One counts once more too for
+//! each way in which Ingresses want equal requests at the same endpoint, and for each further port
+//! of its Service by the same name. Beside them long texts of DestinationRules count, which each
+//! port of a host and each of its subsets has.
 
 use std::sync::Arc;
 
@@ -14,46 +16,87 @@ use myriad_model::{Origin, OriginKind};
 use super::endpoint_source::Speech;
 use super::{Address, Draft, HASH, Members, Owner, service};
 use crate::engine::{Output, Reader, Weight};
-use crate::resolve::hash_by;
+use crate::resolve::names::service_host;
 use crate::resolve::service_entry::Entry;
-use crate::settings::{Holding, REDUCED_POINTS};
+use crate::resolve::{destination_rule, hash_by};
+use crate::settings::{Holding, REDUCED_POINTS, text_rows};
 
 /// The namespace of an upstream, and whether its endpoints are a copy of those of its port.
 pub(crate) fn namespace(name: &str) -> Option<(&str, bool)> {
     let address = Address::read(name)?;
-    let namespace = match address.owner {
-        Owner::Service(id) => id.split_once('/')?.0,
-        Owner::Entry(namespace, _) | Owner::Outside(namespace, _) => namespace,
-    };
-    Some((namespace, address.is_copy()))
+    Some((namespace_of(address.owner)?, address.is_copy()))
+}
+
+fn namespace_of(owner: Owner<'_>) -> Option<&str> {
+    match owner {
+        Owner::Service(id) => Some(id.split_once('/')?.0),
+        Owner::Entry(namespace, _) | Owner::Outside(namespace, _) => Some(namespace),
+    }
 }
 
 /// The amount that an upstream counts for, known before it is translated.
 pub(crate) fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
     reader.settings().bounds.copies()?;
     let address = Address::read(name)?;
-    let is_copy = address.is_copy();
-    let read = |reader: &mut Reader<'_>| match address.owner {
+    if address.is_copy() {
+        let end = if address.subset.is_empty() { HASH } else { "@" };
+        let (port, _) = name.split_once(end)?;
+        return reader.weigh_once(port, |reader| weigh_port(reader, address));
+    }
+    weigh_port(reader, address)
+}
+
+/// The endpoints that count, and the rows of texts. It is the same for all copies of a port.
+fn weigh_port(reader: &mut Reader<'_>, address: Address<'_>) -> Option<Weight> {
+    let texts = weigh_texts(reader, address);
+    let endpoints = match address.owner {
+        // Most clusters have no workloads, and then no Service selects any.
+        Owner::Service(id)
+            if !address.is_copy()
+                && !reader.has_workloads()
+                && !service::is_repeated(reader, address.port, id) =>
+        {
+            None
+        }
         Owner::Service(id) => service::weigh(reader, address, id),
         Owner::Entry(namespace, host) => {
             let entry = Entry::read(reader, namespace, host, address.port)?;
-            entry.weigh(reader, is_copy)
+            entry.weigh(reader, address.is_copy())
         }
         Owner::Outside(..) => None,
     };
-    if is_copy {
-        let end = if address.subset.is_empty() { HASH } else { "@" };
-        let (port, _) = name.split_once(end)?;
-        return reader.weigh_once(port, read);
-    }
-    // Most clusters have no workloads, and then no Service selects any.
-    if let Owner::Service(id) = address.owner
-        && !reader.has_workloads()
-        && !service::is_repeated(reader, address.port, id)
-    {
+    let (Some(one), Some(other)) = (endpoints, texts) else {
+        return endpoints.or(texts);
+    };
+    let copies = one.copies.saturating_add(other.copies);
+    Some(Weight { copies, ..one })
+}
+
+/// The rows of what the rules of its own namespace say. Those of others are of whoever operates the
+/// gateway, or of the clients beside whom the upstream is made.
+fn weigh_texts(reader: &mut Reader<'_>, address: Address<'_>) -> Option<Weight> {
+    if !reader.has_rules() {
         return None;
     }
-    read(reader)
+    let namespace = namespace_of(address.owner)?;
+    let (created, host, entry) = match address.owner {
+        Owner::Service(id) => {
+            let host = service_host(id, &reader.settings().cluster_domain);
+            (reader.service(id)?.meta.created, host, None)
+        }
+        Owner::Entry(namespace, host) => {
+            let entry = Entry::read(reader, namespace, host, address.port)?;
+            (entry.first().meta.created, host.to_owned(), Some(entry))
+        }
+        Owner::Outside(..) => return None,
+    };
+    let rules = destination_rule::find(reader, &host, namespace);
+    if rules.namespace() != namespace {
+        return None;
+    }
+    let names = entry.as_ref().map_or(&[][..], Entry::subject_alt_names);
+    let port = (address.port, address.is_copy());
+    Weight::new(created, text_rows(rules.text_bytes(reader, port, names)))
 }
 
 /// The slots of the hash table that an upstream has because an Ingress wants it.
@@ -142,11 +185,12 @@ fn finding(key: &ObjectKey, address: Address<'_>, bound: u64) -> Finding {
         "spec.ports",
         format!(
             "would bring namespace {namespace} beyond {bound} endpoints in subsets, by \
-             upstream-hash-by and by selectors, so {what} has none, and its routes answer 503"
+             upstream-hash-by and by selectors, or texts of DestinationRules, so {what} has none, \
+             and its routes answer 503"
         ),
         format!(
-            "remove subsets of DestinationRules and selectors that nobody needs, or raise --bound \
-             endpoint-copies={bound}"
+            "remove subsets, selectors and long texts of DestinationRules that nobody needs, or \
+             raise --bound endpoint-copies={bound}"
         ),
     )
 }

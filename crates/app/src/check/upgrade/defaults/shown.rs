@@ -7,6 +7,18 @@ use super::super::{ChangedDefault, Sign};
 /// These defaults, in the order of CHANGELOG.md.
 pub(super) const SHOWN: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "Texts of DestinationRules have bounds",
+        change: "texts of DestinationRules and ports of EndpointSlices are bounded",
+        setting: "",
+        sign: Sign::Finding(&[
+            "and so is no name of a host",
+            "bytes together",
+            "a name of at most 256 bytes",
+            "bytes of localities",
+            "entries; divide the Service",
+        ]),
+    },
+    ChangedDefault {
         line: "refuse endpoints at loopback",
         change: "endpoints of the gateway's own machine, its link or its cloud are refused",
         setting: "--endpoint-allow",

@@ -148,6 +148,17 @@ fn another_part_has_what_was_not_tried_and_is_less_busy() {
 }
 
 #[test]
+fn a_mark_leads_to_its_endpoint_in_whatever_part_it_is() {
+    let pool = pool_of(&[&[1; 128], &[1; 7], &[1]], &with(Balancer::Random));
+    for index in 0..136 {
+        let target = &member(&pool, index).target;
+        assert_eq!(pool.marked(target.mark()).unwrap().id, target.id);
+        assert!(pool.marked(target.mark() ^ 1).is_none());
+    }
+    assert!(pool.marked(0).is_none() && pool.marked(u64::MAX).is_none());
+}
+
+#[test]
 fn who_is_out_of_a_part_is_so_in_the_next_pool_that_has_it() {
     for (balancer, _) in balancers() {
         let options = UpstreamOptions {
