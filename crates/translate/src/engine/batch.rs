@@ -1,6 +1,7 @@
 //! The state of one batch.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_model::Delta;
