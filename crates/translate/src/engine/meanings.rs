@@ -3,13 +3,8 @@
 //! Hosts read them as they are, and run again when they are others. So whoever has a wildcard does
 //! the work of finding them, and no host below it does, whosoever that is.
 
-use std::any::Any;
-use std::sync::Arc;
-
 use super::output::Meaning;
-use super::reader::Reader;
-use super::stamp::Stamp;
-use super::unit::Unit;
+use super::stamp::{Slot, Stamp};
 use crate::store::FactHasher;
 
 /// The meanings of one wildcard.
@@ -18,16 +13,6 @@ pub struct Meanings {
     pub(super) hash: u64,
     /// The meaning in the views of each stamp.
     values: Box<[(Stamp, Option<Meaning>)]>,
-}
-
-/// The answer to what a wildcard means.
-pub(crate) enum Told<T> {
-    /// It means nothing in any view, or its unit has not run yet.
-    Nothing,
-    /// It means something, and its unit did not run for the view that is translated for.
-    Elsewhere,
-    /// Its meaning in the view.
-    Here(Arc<T>),
 }
 
 impl Meanings {
@@ -43,20 +28,11 @@ impl Meanings {
             values: values.into(),
         })
     }
-}
 
-impl Reader<'_> {
-    /// The meaning of a wildcard. The caller noted that it reads it.
-    pub(crate) fn meaning<T: Any + Send + Sync>(&self, wildcard: &Unit) -> Told<T> {
-        let known = self.find(wildcard).and_then(|id| self.meanings_of(id));
-        let Some(known) = known else {
-            return Told::Nothing;
-        };
-        let slot = self.view().slot();
-        let mut values = known.values.iter();
-        let here = values.find(|(stamp, _)| stamp.has(slot));
-        let here = here.and_then(|(_, meaning)| meaning.clone());
-        let value = here.and_then(|meaning| meaning.value.downcast().ok());
-        value.map_or(Told::Elsewhere, Told::Here)
+    /// The meaning in a view; none where its unit did not run for that.
+    pub(super) fn at(&self, slot: Slot) -> Option<&Meaning> {
+        let mut values = self.values.iter();
+        let (_, meaning) = values.find(|(stamp, _)| stamp.has(slot))?;
+        meaning.as_ref()
     }
 }

@@ -3,6 +3,7 @@
 //! Here is what every kind of object has in common. Readers of single kinds stand beside what they
 //! mean, as further functions of [`Reader`].
 
+mod meaning;
 mod open;
 mod recent;
 mod weight;
@@ -27,6 +28,7 @@ use super::views::Views;
 use crate::settings::Settings;
 use crate::store::{Fact, Stored, object_fact};
 
+pub(crate) use meaning::Told;
 pub(crate) use open::{Kept, Moment, Open};
 pub(crate) use recent::Recent;
 
@@ -49,7 +51,7 @@ pub struct Surroundings<'a> {
     pub late: &'a Late,
     /// The units of objects that own none of the hosts that they claim.
     pub owning_none: &'a HashSet<UnitId>,
-    /// What wildcards mean to the hosts below them.
+    /// The meanings of wildcards to the hosts below them.
     pub meanings: &'a HashMap<UnitId, Meanings>,
     /// The time, in seconds since the epoch.
     pub now: i64,
@@ -213,11 +215,6 @@ impl<'a> Reader<'a> {
     /// fact is noted.
     pub fn needers(&self) -> impl Iterator<Item = &'a Unit> + use<'a> {
         self.needers_of(self.unit)
-    }
-
-    /// What the unit of a wildcard means to the hosts below it, as it ran last.
-    pub(super) fn meanings_of(&self, id: UnitId) -> Option<&'a Meanings> {
-        self.around.meanings.get(&id)
     }
 
     /// The number of another unit, if it is there. The caller noted that it reads who needs it.

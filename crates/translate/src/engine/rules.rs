@@ -63,6 +63,9 @@ pub(crate) type Translate = fn(&mut Reader<'_>, &Unit) -> Output;
 /// An object before and after a change.
 pub(crate) type States<'a> = (Option<&'a Object>, Option<&'a Object>);
 
+/// The rest of an object, and whether it takes its place, by the annotations that are ignored.
+type Hollow = fn(&Object, &BTreeSet<String>) -> Option<(Object, bool)>;
+
 /// The rules for the bounds of namespaces.
 pub(crate) struct BoundRules {
     /// The holdings that objects of a kind count towards; memory goes first.
@@ -71,7 +74,7 @@ pub(crate) struct BoundRules {
     pub weigh: fn(&Bounds, &Object) -> Amounts,
     /// The rest that is kept of an object that takes more memory than its namespace may hold, and
     /// whether that takes its place; none for kinds whose memory is not bounded.
-    pub hollow: fn(&Object, &BTreeSet<String>) -> Option<(Object, bool)>,
+    pub hollow: Hollow,
     /// The object that takes the place of one beyond a bound; none where nothing does.
     pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,
     /// The unit that tells of an object beyond a bound.

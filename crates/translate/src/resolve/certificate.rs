@@ -23,9 +23,9 @@ pub(crate) const CHAIN_LENGTH_MAX: usize = 16;
 /// sign, which takes 31 ms with 8,192 bits, and so much that a few clients take all of its time.
 const RSA_BYTES_MAX: usize = 512;
 
-/// The most bytes of the first certificate of a chain. Every handshake sends it, and its names are
-/// read, which are bounded by this too: each takes some of them.
-const LEAF_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of the certificates of a chain. Every handshake sends them, and the names of the
+/// first are read, which are bounded by this too: each takes some of them.
+const CHAIN_BYTES_MAX: usize = 64 << 10;
 
 /// The bytes of memory that a name takes beside its text, about.
 const NAME_BYTES: usize = 48;
@@ -83,7 +83,7 @@ impl Names {
 /// The names that the certificate in a Secret covers.
 pub(crate) fn names(secret: &Secret) -> Names {
     let leaf = secret.tls.as_ref().ok().and_then(|pair| pair.chain.first());
-    let leaf = leaf.filter(|leaf| leaf.len() <= LEAF_BYTES_MAX);
+    let leaf = leaf.filter(|leaf| leaf.len() <= CHAIN_BYTES_MAX);
     let Some(leaf) = leaf.and_then(|leaf| parse(leaf)) else {
         return Names::Unreadable;
     };
@@ -208,12 +208,19 @@ fn check(pair: &TlsPair) -> Result<X509Certificate<'_>, Problem> {
             "leave only the leaf and the issuers up to the root",
         ));
     }
-    if pair.chain.first().map_or(0, |leaf| leaf.len()) > LEAF_BYTES_MAX {
+    if pair.chain.first().map_or(0, |leaf| leaf.len()) > CHAIN_BYTES_MAX {
         return Err(problem(
             "data[tls.crt]",
             "begins with a certificate of more than 64 KiB, which every handshake would send; it \
              is not served",
             "divide its names among several certificates, each in a Secret of its own",
+        ));
+    }
+    if pair.chain.iter().map(|der| der.len()).sum::<usize>() > CHAIN_BYTES_MAX {
+        return Err(problem(
+            "data[tls.crt]",
+            "has a chain of more than 64 KiB, which every handshake would send; it is not served",
+            "leave only the leaf and the issuers up to the root",
         ));
     }
     let mut chain = pair.chain.iter().map(|der| parse(der));
@@ -318,7 +325,28 @@ mod tests {
     use myriad_model::Host;
     use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
 
-    use super::{EXPIRY_NOTICE_S, Names, RSA_BYTES_MAX, judge_age, rsa_bytes};
+    use myriad_api::secret::KeyEncoding;
+    use myriad_api::{KeyDer, TlsPair};
+
+    use super::{
+        CHAIN_BYTES_MAX, EXPIRY_NOTICE_S, Names, RSA_BYTES_MAX, check, judge_age, rsa_bytes,
+    };
+
+    #[test]
+    fn a_chain_is_bounded_as_a_whole() {
+        let told = |lengths: &[usize]| {
+            let chain = lengths.iter().map(|bytes| vec![0; *bytes].into());
+            let pair = TlsPair {
+                chain: chain.collect(),
+                key: KeyDer::new(KeyEncoding::Pkcs8, Vec::new().into()),
+            };
+            check(&pair).map(|_| ()).unwrap_err().message
+        };
+        assert!(told(&[CHAIN_BYTES_MAX]).contains("cannot be parsed"));
+        assert!(told(&[CHAIN_BYTES_MAX + 1]).contains("a certificate of more than 64 KiB"));
+        assert!(told(&[1, CHAIN_BYTES_MAX - 1]).contains("cannot be parsed"));
+        assert!(told(&[1, CHAIN_BYTES_MAX]).contains("a chain of more than 64 KiB"));
+    }
 
     /// One value in DER.
     fn der(tag: u8, content: &[u8]) -> Vec<u8> {

@@ -128,7 +128,7 @@ fn hash_source(
     written: &ConsistentHash,
     problems: &mut Vec<PolicyProblem>,
 ) -> Result<HashSource, PolicyProblem> {
-    fn name(text: Option<&Box<str>>) -> Option<&Box<str>> {
+    fn name(text: Option<&str>) -> Option<&str> {
         text.filter(|text| !text.is_empty())
     }
     let is_bad = |text: &str| text.len() > NAME_BYTES_MAX || has_control(text);
@@ -140,7 +140,7 @@ fn hash_source(
              without separators",
         ))
     };
-    if let Some(header) = name(written.http_header_name.as_ref()) {
+    if let Some(header) = name(written.http_header_name.as_deref()) {
         return match is_bad(header) {
             true => bad("httpHeaderName"),
             false => Ok(HashSource::Header(header.to_ascii_lowercase().into())),
@@ -152,10 +152,10 @@ fn hash_source(
             false => bad("httpCookie.name"),
         };
     }
-    if let Some(query) = name(written.http_query_parameter_name.as_ref()) {
+    if let Some(query) = name(written.http_query_parameter_name.as_deref()) {
         return match is_bad(query) {
             true => bad("httpQueryParameterName"),
-            false => Ok(HashSource::Query(query.clone())),
+            false => Ok(HashSource::Query(query.into())),
         };
     }
     match written.use_source_ip {

@@ -210,8 +210,9 @@ fn ports(paths: usize) -> String {
     let (paths, listed): (Vec<_>, Vec<_>) = ((0..paths).map(path).collect(), listed.collect());
     format!(
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: shop, name: \
-         i}}\nspec:\n  rules: [{{host: a.test, http: {{paths: [{}]}}}}]\n---\napiVersion: v1\nkind: \
-         Service\nmetadata: {{namespace: shop, name: web}}\nspec: {{ports: [{}]}}\n",
+         i}}\nspec:\n  rules: [{{host: a.test, http: {{paths: [{}]}}}}]\n---\n\
+         apiVersion: v1\nkind: Service\nmetadata: {{namespace: shop, name: web}}\n\
+         spec: {{ports: [{}]}}\n",
         paths.join(", "),
         listed.join(", ")
     )

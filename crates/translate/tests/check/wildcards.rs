@@ -8,10 +8,10 @@ use crate::world;
 /// An Ingress for a host.
 fn ingress(namespace: &str, name: &str, year: u32, host: &str) -> String {
     format!(
-        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: {namespace}, name: \
-         {name}, creationTimestamp: {year}-01-01T00:00:00Z}}\nspec: {{tls: [{{hosts: ['{host}']}}], \
-         rules: [{{host: '{host}', http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: \
-         {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}\n"
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: {namespace}, \
+         name: {name}, creationTimestamp: {year}-01-01T00:00:00Z}}\nspec: {{tls: [{{hosts: \
+         ['{host}']}}], rules: [{{host: '{host}', http: {{paths: [{{path: /, pathType: Prefix, \
+         backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}\n"
     )
 }
 

@@ -208,10 +208,13 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         sign: Sign::Object(has_asked_service),
     },
     ChangedDefault {
-        line: "more than 64 KiB is not served",
+        line: "with its issuers has more than 64 KiB",
         change: "long certificates, snippets and lists have no effect, or close",
         setting: "",
-        sign: Sign::Finding(&["a certificate of more than 64 KiB"]),
+        sign: Sign::Finding(&[
+            "a certificate of more than 64 KiB",
+            "a chain of more than 64 KiB",
+        ]),
     },
     ChangedDefault {
         line: "waits for four times as long",
