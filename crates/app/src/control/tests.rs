@@ -479,8 +479,24 @@ async fn what_another_replica_saw_of_claims_is_translated_at_once() {
     assert_eq!((learned.objects.len(), overrun.beyond.len()), (1, 1));
 }
 
-#[tokio::test]
-async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them() {
+/// A change that puts an object.
+fn change(kind: ObjectKind, value: serde_json::Value) -> Change {
+    let object = Object::deserialize(kind, value);
+    Change::Put(object.expect("an object"))
+}
+
+fn service(namespace: &str, name: &str) -> Change {
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"ports": [{"port": 80, "name": "http"}]}
+    });
+    change(ObjectKind::Service, service)
+}
+
+/// A VirtualService and its Gateway in namespace `a`, whose 300 hosts lead to a Service of `b`.
+fn hosts_of_another() -> Vec<Change> {
     let hosts: Vec<String> = (0..300).map(|it| format!("h{it}.a.test")).collect();
     let rule = json!({
         "apiVersion": "networking.istio.io/v1",
@@ -498,24 +514,16 @@ async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them
             "port": {"number": 80, "name": "http", "protocol": "HTTP"}, "hosts": ["*.a.test"]
         }]}
     });
-    let change = |kind, value| {
-        let object = Object::deserialize(kind, value);
-        Change::Put(object.expect("an object"))
-    };
-    let service = |namespace, name| {
-        let service = json!({
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": {"ports": [{"port": 80, "name": "http"}]}
-        });
-        change(ObjectKind::Service, service)
-    };
+    vec![
+        change(ObjectKind::VirtualService, rule),
+        change(ObjectKind::IstioGateway, gateway),
+    ]
+}
+
+#[tokio::test]
+async fn hosts_that_name_a_service_of_another_follow_while_nobody_waits_for_them() {
     let first = Batch {
-        changes: vec![
-            change(ObjectKind::VirtualService, rule),
-            change(ObjectKind::IstioGateway, gateway),
-        ],
+        changes: hosts_of_another(),
         synced: true,
         ..Batch::default()
     };

@@ -256,10 +256,10 @@ impl RouteEntry {
         }
     }
 
-    /// Whether somebody may not ask, or nobody may.
+    /// Whether somebody may not ask, or not so often, or nobody may.
     pub(super) fn is_restricted(&self) -> bool {
         let policy = self.route().map(|route| route.policy);
-        self.is_closed() || policy.is_some_and(|policy| policy.restricts())
+        self.is_closed() || policy.is_some_and(|it| it.restricts() || !it.rate_limits.is_empty())
     }
 
     pub(super) fn matches_path(&self, path: &str, budget: &Budget) -> bool {

@@ -1,6 +1,7 @@
 //! How often a route serves requests, and how many at the same time.
 
 use myriad_model::RateLimit;
+use smallvec::SmallVec;
 
 use super::dry_run::StageVerdict;
 use super::{Flow, RequestState, Scene, Serving};
@@ -12,13 +13,17 @@ use crate::policy::{client, limit};
 /// The status of requests beyond those that are served at the same time, as nginx has it.
 const AT_ONCE: u16 = 503;
 
-pub(super) fn apply(
-    request: &mut RequestState<'_, '_>,
-    scene: &Scene<'_>,
+/// The limits of a request: those of its route, and of each other that the endpoint may take it for
+/// by another reading of its path.
+type AllLimits<'a> = SmallVec<[&'a [RateLimit]; 4]>;
+
+pub(super) fn apply<'a>(
+    request: &mut RequestState<'a, '_>,
+    scene: &Scene<'a>,
     serving: &mut Serving<'_>,
 ) -> Result<Flow, FailureKind> {
-    let limits = &request.taken()?.route.policy.rate_limits;
-    if limits.is_empty() || request.is_counted {
+    let all = all_limits(request, scene)?;
+    if all.is_empty() || request.is_counted {
         return Ok(Flow::Continue);
     }
     let worker = serving.worker;
@@ -27,18 +32,42 @@ pub(super) fn apply(
     let client = client::address(request.head.get(), peer, scene.trusted_hops);
     let (buckets, counts) = (&local.buckets, &local.counts);
     let failed = || LocalReply::failed(FailureKind::RateLimited);
-    if let Some(wait) = limit::wait(limits, buckets, counts, client) {
+    let mut waits = all.iter();
+    if let Some(wait) = waits.find_map(|limits| limit::wait(limits, buckets, counts, client)) {
         let mut additions = Additions::new();
         additions.push(("retry-after", limit::retry_after(wait)));
         return Ok(Flow::answer(failed().with(additions)));
     }
     let running = &mut serving.account.running;
-    if limit::enter(limits, buckets, counts, client, running) {
+    let mut enter = |limits: &&[RateLimit]| limit::enter(limits, buckets, counts, client, running);
+    if all.iter().all(&mut enter) {
         return Ok(Flow::Continue);
     }
     let mut answer = failed();
     answer.status = AT_ONCE;
     Ok(Flow::answer(answer))
+}
+
+fn all_limits<'a>(
+    request: &RequestState<'a, '_>,
+    scene: &Scene<'a>,
+) -> Result<AllLimits<'a>, FailureKind> {
+    let taken = request.taken()?;
+    let own: &[RateLimit] = &taken.route.policy.rate_limits;
+    let mut all: AllLimits<'a> = [own].into_iter().filter(|own| !own.is_empty()).collect();
+    let Scene { tables, visit, .. } = *scene;
+    let (head, token) = (request.head.get(), request.token.said());
+    for other in tables.routes_otherwise(&visit.listener, taken.entry, head, token, scene.budget) {
+        let policy = other.route().map(|route| route.policy);
+        let limits: &[RateLimit] = policy.map_or(&[], |policy| &policy.rate_limits);
+        if !limits.is_empty() && !all.contains(&limits) {
+            all.push(limits);
+        }
+    }
+    match scene.budget.is_spent() {
+        true => Err(FailureKind::RegexBudget),
+        false => Ok(all),
+    }
 }
 
 /// Says which limits hold. How much is left of them is not known here, and asking takes nothing.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use myriad_model::{Action, Inquiry, PathMatch, PathReading, PathRewrite, Respond, Rewrite};
+use myriad_model::{
+    Action, Inquiry, PathMatch, PathReading, PathRewrite, RateLimit, Respond, Rewrite, SourceRanges,
+};
 
 use super::world::{Backend, World, route, with_policy};
 use crate::Settings;
@@ -149,6 +151,41 @@ async fn no_spelling_of_a_path_evades_the_service_that_is_asked_about_it() {
     world.put_route("all", asked(route("a.example", "/", "u"), "/check"));
     let found = statuses(&world).await;
     assert!(found.contains(&("/admin;x", "200".to_owned())), "{found:?}");
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_path_evades_its_rate() {
+    let backend = Backend::saying("hello").await;
+    let mut world = start(PathRule::Dialect);
+    world.put_upstream("u", &[backend.address]);
+    let read = |route| with_policy(route, |policy| policy.path_reading = PathReading::Decoded);
+    let limited = with_policy(read(route("a.example", "/admin", "u")), |policy| {
+        policy.rate_limits = [RateLimit {
+            name: "twice".into(),
+            requests: 1,
+            interval: Duration::from_secs(3_600),
+            burst: 1,
+            is_per_client: true,
+            exempt: SourceRanges::default(),
+            is_at_once: false,
+        }]
+        .into();
+    });
+    world.put_route("admin", limited);
+    world.put_route("all", read(route("a.example", "/", "u")));
+    // One of another spelling counts as well.
+    for path in ["/admin;x", "/admin"] {
+        let answer = world.ask(&get(path)).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
+    for path in SPELLINGS {
+        let answer = world.ask(&get(path)).await;
+        assert!(["400", "429"].contains(&&answer[9..12]), "{path}: {answer}");
+    }
+    for path in ["/administration", "/%61", "//", "/x;admin", "/x%2fy"] {
+        let answer = world.ask(&get(path)).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
 }
 
 #[tokio::test]
