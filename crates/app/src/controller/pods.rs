@@ -1,5 +1,5 @@
-//! The names of workloads by their Pods, for whoever signs: the watches write them and signing reads
-//! them, so that no identity waits for translation.
+//! The names of workloads by their Pods, for whoever signs: the watches write them and signing
+//! reads them, so that no identity waits for translation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -75,6 +75,14 @@ fn cases() -> Vec<Case> {
             format!("GET /{long} HTTP/1.1\r\nHost: a.example\r\n\r\n"),
             "HTTP/1.1 414",
         ),
+        plain(
+            "odd_path_bytes=256",
+            format!(
+                "GET /{} HTTP/1.1\r\nHost: a.example\r\n\r\n",
+                "%20".repeat(90)
+            ),
+            "HTTP/1.1 414",
+        ),
         plain("loop_hops=1", get("CDN-Loop: myriad\r\n"), "HTTP/1.1 508"),
         plain("head_timeout=500ms", "GET / HT".to_owned(), "HTTP/1.1 408"),
         plain(

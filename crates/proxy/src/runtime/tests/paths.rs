@@ -90,8 +90,8 @@ async fn no_spelling_of_a_restricted_path_is_served() {
     }
 }
 
-/// Whom a service lets pass nobody knows before it is asked, and it is asked about the route alone
-/// that the dialect finds.
+/// A service is asked about the route alone that the dialect finds, so other readings are refused
+/// where nobody asks it about theirs.
 #[tokio::test]
 async fn no_spelling_of_a_path_evades_the_service_that_is_asked_about_it() {
     let backend = Backend::saying("hello").await;
