@@ -45,8 +45,9 @@ pub(super) fn keep(
     };
     drop(task::spawn("contact", async move {
         loop {
-            let answer = client.reach().await;
-            contact.note(answer, clock::now());
+            let asked = tokio::time::timeout(contact.patience, client.reach()).await;
+            let late = || Err("it takes longer than --lost-after".to_owned());
+            contact.note(asked.unwrap_or_else(|_| late()), clock::now());
             tokio::time::sleep(INTERVAL).await;
         }
     }));

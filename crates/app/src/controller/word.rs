@@ -70,7 +70,11 @@ impl Word {
             },
         );
         let claim = elector.claim();
-        let limits = status::StatusSettings::default();
+        let limits = status::StatusSettings {
+            // One installation is in a namespace, as its Lease is.
+            manager: format!("{}-{}", status::FIELD_MANAGER, settings.namespace).into(),
+            ..status::StatusSettings::default()
+        };
         let (writer, statuses) = Writer::new(client.clone(), claim.clone(), limits);
         statuses.counters().register(metrics);
         let (recorder, events) = Recorder::new(

@@ -1,12 +1,16 @@
 //! The API loses what it had, or a controller loses the API: proxies keep what they serve.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use myriad_e2e::cluster::{Cluster, Process, Retry, Servers};
-use myriad_e2e::world::eventually;
+use myriad_e2e::world::{eventually, eventually_within};
 use tokio::sync::watch;
 
 use crate::scene::{Fleet, Scene, is_refused, is_served};
+
+/// Longer than it takes to notice that the API is lost, and to look for another controller.
+const LOST_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The domains of a story: more than may go unconfirmed.
 const DOMAINS: usize = 60;
@@ -43,9 +47,10 @@ async fn an_emptied_cluster_takes_no_domain_until_somebody_confirms() {
     traffic.add("new.test").await;
     traffic.go_on(200).await;
 
+    traffic.stop().assert_flawless();
+
     // What is seen to go is not held.
     cluster.delete(&scene.site("new.test")).await;
-    traffic.stop().assert_flawless();
     cluster.eventually("new.test", is_refused).await;
     scene.apply(&["newer.test", hosts[0]]).await;
     cluster.eventually("newer.test", is_served).await;
@@ -87,7 +92,7 @@ async fn proxies_leave_a_controller_that_lost_the_api_for_one_that_has_it_and_fo
 
     // There is no other: both stay with it.
     api.hold();
-    let lost = eventually(async || {
+    let lost = eventually_within(LOST_DEADLINE, async || {
         let answer = cluster.admin(&cut_off, "/readyz").await;
         (answer.status == 503).then_some(())
     });
@@ -99,7 +104,9 @@ async fn proxies_leave_a_controller_that_lost_the_api_for_one_that_has_it_and_fo
     let current = fleet.controller(0).start();
     cluster.ready(&current).await;
     fleet.service.lead_next_to(cluster.sync_address(0));
-    let moved = eventually(async || (followers(cluster, &current).await == "2").then_some(()));
+    let moved = eventually_within(LOST_DEADLINE, async || {
+        (followers(cluster, &current).await == "2").then_some(())
+    });
     moved.await.expect("both follow the one that has the API");
     scene.apply(&["later.test"]).await;
     traffic.add("later.test").await;

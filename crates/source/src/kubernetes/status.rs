@@ -1,8 +1,8 @@
 //! Addresses in `status.loadBalancer` of Ingresses, written by the one who leads.
 //!
-//! Each write is a server-side apply by the field manager `myriad` that carries the
-//! resourceVersion it was computed from; when somebody else was faster the object is read again.
-//! Waiting writes are bounded, namespaces take turns, the newest of each is served first, and
+//! Each write is a server-side apply by a field manager of this installation, so that others in the
+//! cluster keep what is theirs, and carries the resourceVersion it was computed from; when somebody
+//! else was faster the object is read again. Waiting writes are bounded, namespaces take turns, the newest of each is served first, and
 //! requests have a budget. Who begins to lead reads what there is, and writes what is wrong.
 
 pub mod list;
@@ -42,6 +42,9 @@ const ATTEMPTS_MAX: u32 = 5;
 pub struct StatusSettings {
     /// Objects that are looked at and, if need be, written per second.
     pub writes_per_second: f64,
+    /// The field manager that owns what is written: of this installation and no other, since what
+    /// it owns where nothing is served is taken back.
+    pub manager: Box<str>,
     /// The most objects that wait; beyond it the oldest of the namespace that has most is
     /// forgotten, and counted.
     pub waiting_max: usize,
@@ -91,6 +94,7 @@ struct Shared {
     /// Wakes whoever has to review everything, since something was forgotten.
     overflow: Notify,
     counters: StatusCounters,
+    manager: Box<str>,
 }
 
 struct State {
@@ -163,6 +167,7 @@ impl Writer {
             wake: Notify::new(),
             overflow: Notify::new(),
             counters: StatusCounters::default(),
+            manager: settings.manager.clone(),
         });
         let writer = Writer {
             client,
@@ -279,11 +284,11 @@ impl Writer {
             }
             let read = self.client.call(Method::GET, &object, None).await?;
             let current = parse(&read)?;
-            if current.has(wanted) || (wanted.is_empty() && !current.is_ours()) {
+            if current.has(wanted) || (wanted.is_empty() && !current.is_of(&self.shared.manager)) {
                 return Ok(Written::Unchanged);
             }
             let patch = patch(key, &current, wanted);
-            let mut target = format!("{object}/status?fieldManager={FIELD_MANAGER}");
+            let mut target = format!("{object}/status?fieldManager={}", self.shared.manager);
             // What is given up is not taken from somebody else.
             target.push_str(if wanted.is_empty() { "" } else { "&force=true" });
             // Reading took time: ask again, directly before the write.
@@ -358,6 +363,7 @@ impl Default for StatusSettings {
         StatusSettings {
             writes_per_second: 50.0,
             waiting_max: 100_000,
+            manager: FIELD_MANAGER.into(),
         }
     }
 }
@@ -411,9 +417,10 @@ struct Shown {
 
 impl Current {
     /// Whether any part of the status is ours.
-    fn is_ours(&self) -> bool {
+    /// Whether a field manager owns any of its status.
+    fn is_of(&self, manager: &str) -> bool {
         let mut managed = self.metadata.managed_fields.iter();
-        managed.any(|it| &*it.manager == FIELD_MANAGER && &*it.subresource == "status")
+        managed.any(|it| &*it.manager == manager && &*it.subresource == "status")
     }
 
     fn has(&self, wanted: &[Address]) -> bool {

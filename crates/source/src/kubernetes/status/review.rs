@@ -107,12 +107,12 @@ impl Review {
     }
 
     /// The address that an Ingress should show, if it shows another.
-    fn wish(&self, key: &ObjectKey, current: &Current) -> Option<Arc<[Address]>> {
+    fn wish(&self, key: &ObjectKey, current: &Current, manager: &str) -> Option<Arc<[Address]>> {
         let wanted = match self.served.contains(key.id()) {
             true => self.addresses.clone(),
             false => Arc::default(),
         };
-        let is_right = current.has(&wanted) || (wanted.is_empty() && !current.is_ours());
+        let is_right = current.has(&wanted) || (wanted.is_empty() && !current.is_of(manager));
         (!is_right).then_some(wanted)
     }
 }
@@ -171,7 +171,7 @@ pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result
             metadata: rest,
             status: item.status,
         };
-        if let Some(wish) = review.wish(&key, &current) {
+        if let Some(wish) = review.wish(&key, &current, &shared.manager) {
             state.queue.put_back(key, wish);
         }
     }

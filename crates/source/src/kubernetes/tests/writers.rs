@@ -224,7 +224,7 @@ async fn a_status_that_is_given_up_is_taken_from_nobody_else() {
         json!({"metadata": {"managedFields": [owner]}, "spec": {}, "status": shown})
     };
     server.put(INGRESSES, "ours", managed("myriad"));
-    server.put(INGRESSES, "theirs", managed("other"));
+    server.put(INGRESSES, "theirs", managed("myriad-other"));
     let statuses = writer(&server, claim(true)).await;
     statuses.set(key("theirs"), Arc::default());
     server.asked("/theirs", 1).await;
@@ -263,7 +263,7 @@ async fn who_begins_to_lead_takes_back_what_an_earlier_leader_left_and_writes_no
         server.put(INGRESSES, &format!("right{number:04}"), shows("myriad", 1));
     }
     server.put(INGRESSES, "left", shows("myriad", 1));
-    server.put(INGRESSES, "theirs", shows("other", 9));
+    server.put(INGRESSES, "theirs", shows("myriad-other", 9));
     server.put(INGRESSES, "new", json!({"spec": {}}));
     server.put(INGRESSES, "moved", shows("myriad", 7));
     let statuses = writer(&server, claim(true)).await;
