@@ -18,6 +18,9 @@ use crate::settings::{Bounds, Holding, Settings};
 use crate::store::{FactHasher, FoundUnder, Stored};
 use crate::view::{View, Workload};
 
+/// Tells of the keys of labels that an object names, each as often as it does.
+pub(crate) type NamedKeys = fn(&Object, &mut dyn FnMut(&str));
+
 /// Everything that the engine is told. It is made in one place, `dialect.rs`.
 pub(crate) struct Rules {
     /// All kinds of units with their functions, in the order in which they run: each at the place
@@ -32,7 +35,7 @@ pub(crate) struct Rules {
     /// The claims of an object, and those of them that may be new.
     pub newly_claimed: fn(&Object, &Object, &Settings) -> NewlyClaimed,
     /// Adds the keys of labels by which an object finds workloads, as often as it names them.
-    pub named: fn(&Object, &mut dyn FnMut(&str)),
+    pub named: NamedKeys,
     /// The keys that are named whatever objects there are.
     pub named_always: &'static [&'static str],
     /// The units that are there because of the settings.

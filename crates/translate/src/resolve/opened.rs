@@ -291,13 +291,16 @@ struct Selected<T> {
     visited: u64,
 }
 
+/// Takes an object of a kind, and its labels; none of another kind.
+type Pick<T> = for<'a> fn(&'a Object) -> Option<(&'a Arc<T>, &'a Labels)>;
+
 /// A kind of objects that selectors find.
 struct Selectable<T> {
     /// The fact under which those of a namespace are that have a label.
     fact: for<'a> fn(&'a str, &'a str, &'a str) -> SharedFact<'a>,
     shelf: fn(&mut OpenShared) -> &mut Shelf<Selector, Arc<Selected<T>>>,
     /// An object of the kind, and its labels.
-    pick: fn(&Object) -> Option<(&Arc<T>, &Labels)>,
+    pick: Pick<T>,
 }
 
 const WORKLOAD_ENTRIES: Selectable<WorkloadEntry> = Selectable {
