@@ -2,8 +2,9 @@
 //!
 //! Each write is a server-side apply by a field manager of this installation, so that others in the
 //! cluster keep what is theirs, and carries the resourceVersion it was computed from; when somebody
-//! else was faster the object is read again. Waiting writes are bounded, namespaces take turns, the newest of each is served first, and
-//! requests have a budget. Who begins to lead reads what there is, and writes what is wrong.
+//! else was faster the object is read again. Waiting writes are bounded, namespaces take turns, the
+//! newest of each is served first, and requests have a budget. Who begins to lead reads what there
+//! is, and writes what is wrong.
 
 pub mod list;
 mod queue;
