@@ -25,7 +25,7 @@ const EVER: i64 = 0;
 
 /// The authority that signs, what comes after it, and all that is to be trusted.
 pub struct Succession {
-    /// None before the root of the first one that was found has been told.
+    /// The authority that signs; absent until the root of the first one that was found is told.
     signer: Option<MeshAuthority>,
     next: Option<MeshAuthority>,
     roots: Vec<Root>,

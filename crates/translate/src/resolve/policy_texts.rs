@@ -31,8 +31,8 @@ pub(crate) const LOCALITY_BYTES_MAX: usize = 3 * 63 + 2;
 /// The bytes that an entry of a list takes beside its text.
 const ENTRY_BYTES: usize = 4;
 
-/// The names of certificates that are looked at: of very many the first, since every upstream does.
-/// None where they are too long together.
+/// The names of certificates that are looked at, of very many the first, since every upstream does;
+/// no names at all where they are too long together.
 pub(crate) fn alt_names(written: &[Box<str>]) -> Option<&[Box<str>]> {
     let first = written.get(..NAMES_READ_MAX).unwrap_or(written);
     (bytes_of(first) <= NAMES_BYTES_MAX).then_some(first)

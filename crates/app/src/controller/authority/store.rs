@@ -28,7 +28,7 @@ pub(super) struct Store {
 /// The content of the Secret as it was read.
 pub(super) struct Read {
     secret: Option<Secret>,
-    /// None where nothing was ever kept.
+    /// The roots that are kept; absent where nothing ever was.
     pub roots: Option<Vec<KeptRoot>>,
     /// How many lines are no roots. They are not believed.
     pub unread: usize,
