@@ -16,10 +16,12 @@ use myriad_base::readiness::Readiness;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+mod bodies;
 mod caller;
 mod guests;
 mod patient;
 pub mod server;
+pub mod turns;
 
 pub use caller::Hosts;
 

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,11 +25,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::bodies::{Bodies, Body};
 use crate::guests::{Guests, Visit};
 use crate::patient::Patient;
 
 /// Connections at once; for one beyond that another goes, which has been idle or stuck longest.
 const CONNECTIONS_MAX: usize = 128;
+
+/// The most bytes of bodies in memory, of all connections together; beyond, the address that has
+/// most of them loses its oldest.
+pub const BODIES_BYTES_MAX: usize = 32 << 20;
 
 /// How long a handshake, a head or a body may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +53,10 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// A request, with its whole body in memory.
 pub type Question = http::Request<Bytes>;
+
+/// The address that a question came from, among its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source(pub IpAddr);
 
 /// The answer to a question.
 pub type Answer = http::Response<Full<Bytes>>;
@@ -67,22 +77,33 @@ pub struct Server {
     pub answerer: Answerer,
 }
 
+/// A server that serves.
+struct Serving {
+    server: Server,
+    bodies: Arc<Bodies>,
+}
+
 impl Server {
     /// Serves until the drain is asked for. Whoever was let in by then is still answered, unless
     /// that takes too long.
     pub async fn serve(self, listener: TcpListener, drained: Drained) {
         let ending = CancellationToken::new();
-        let (places, server) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(self));
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let server = Arc::new(Serving {
+            server: self,
+            bodies: Arc::new(Bodies::new(BODIES_BYTES_MAX)),
+        });
         let guests = Arc::new(Guests::default());
         let accept = async {
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => {
-                        let Some(place) = place(&places, &guests).await else {
+                    Ok((stream, peer)) => {
+                        let address = peer.ip().to_canonical();
+                        let Some(place) = place(&places, &guests, address).await else {
                             return;
                         };
                         let (server, ending) = (server.clone(), ending.clone());
-                        let visit = guests.enter();
+                        let visit = guests.enter(address);
                         drop(task::spawn("question", async move {
                             tokio::select! {
                                 () = server.serve_connection(stream, &visit, &ending) => {}
@@ -108,9 +129,11 @@ impl Server {
         let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(LAST_CALL, places.acquire_many(all)).await;
     }
+}
 
+impl Serving {
     async fn serve_connection(&self, stream: TcpStream, visit: &Visit, ending: &CancellationToken) {
-        let Some(tls) = &self.tls else {
+        let Some(tls) = &self.server.tls else {
             return self.serve_stream(stream, visit, ending).await;
         };
         let accept = TlsAcceptor::from(tls.clone()).accept(stream);
@@ -131,10 +154,15 @@ impl Server {
         let service = service_fn(|request| async {
             let number = asked.fetch_add(1, Ordering::Relaxed) + 1;
             visit.rest();
-            let mut answer = match self.read(request).await {
-                Ok(question) => {
+            let body = self.bodies.begin(visit.address());
+            let mut answer = match self.read(request, &body).await {
+                Ok(mut question) => {
+                    question.extensions_mut().insert(Source(visit.address()));
                     visit.work();
-                    let answer = (self.answerer)(question).await;
+                    let answer = tokio::select! {
+                        answer = (self.server.answerer)(question) => answer,
+                        () = body.evicted() => crowded(),
+                    };
                     visit.rest();
                     answer
                 }
@@ -170,29 +198,61 @@ impl Server {
         }
     }
 
-    async fn read(&self, request: http::Request<Incoming>) -> Result<Question, Answer> {
-        let (head, body) = request.into_parts();
-        let read = Limited::new(body, self.body_bytes_max).collect();
-        match tokio::time::timeout(READ_TIMEOUT, read).await {
-            Ok(Ok(read)) => Ok(http::Request::from_parts(head, read.to_bytes())),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                Err(text(413, "the body is too large\n"))
+    async fn read(
+        &self,
+        request: http::Request<Incoming>,
+        body: &Body,
+    ) -> Result<Question, Answer> {
+        let (head, incoming) = request.into_parts();
+        let incoming = Limited::new(incoming, self.server.body_bytes_max);
+        let read = tokio::select! {
+            read = gather(incoming, body) => read?,
+            () = body.evicted() => return Err(crowded()),
+            () = tokio::time::sleep(READ_TIMEOUT) => {
+                return Err(text(408, "the body took too long\n"));
             }
-            Ok(Err(_)) => Err(text(400, "the body broke off\n")),
-            Err(_) => Err(text(408, "the body took too long\n")),
-        }
+        };
+        Ok(http::Request::from_parts(head, read))
     }
 }
 
+/// A whole body, whose bytes take room as they come.
+async fn gather(mut incoming: Limited<Incoming>, body: &Body) -> Result<Bytes, Answer> {
+    let mut read = Vec::new();
+    while let Some(frame) = incoming.frame().await {
+        let data = match frame {
+            Ok(frame) => frame.into_data().unwrap_or_default(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Err(text(413, "the body is too large\n"));
+            }
+            Err(_) => return Err(text(400, "the body broke off\n")),
+        };
+        if !body.grow(data.len()) {
+            return Err(crowded());
+        }
+        read.extend_from_slice(&data);
+    }
+    Ok(read.into())
+}
+
+/// The answer to a question for whose body there is no room.
+fn crowded() -> Answer {
+    text(503, "there is too much to answer at once; come again\n")
+}
+
 /// A place for a connection that was accepted; where there is none, others go for it.
-async fn place(places: &Arc<Semaphore>, guests: &Guests) -> Option<OwnedSemaphorePermit> {
+async fn place(
+    places: &Arc<Semaphore>,
+    guests: &Guests,
+    address: IpAddr,
+) -> Option<OwnedSemaphorePermit> {
     let mut place = pin!(places.clone().acquire_owned());
     // It is not waited for before one is asked to go.
     let mut pause = Duration::ZERO;
     loop {
         match tokio::time::timeout(pause, place.as_mut()).await {
             Ok(place) => return place.ok(),
-            Err(_) => guests.evict(),
+            Err(_) => guests.evict(address),
         };
         pause = ACCEPT_PAUSE;
     }

@@ -14,7 +14,9 @@ use myriad_model::{
     ListenerProtocol, Name, Origin, PathMatch, PrivateKey, Protocol, Resource, Route, Sealer,
     Snapshot, TlsSettings, Upstream, Value, WeightedUpstream, Writer,
 };
-use myriad_sync::{Authenticate, Identity, Refused, Server, ServerCounters, ServerSettings, Views};
+use myriad_sync::{
+    Authenticate, Identity, Owner, Refused, Server, ServerCounters, ServerSettings, Views,
+};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -50,6 +52,10 @@ impl Authenticate for Anybody {
             Ok(Identity {
                 subject: "story".into(),
                 view: VIEW.into(),
+                owner: Owner {
+                    is_gateway: true,
+                    ..Owner::default()
+                },
             })
         })
     }

@@ -20,7 +20,9 @@ pub use metrics::{ClientCounters, ServerCounters};
 pub use server::{Asked, Receipt, Report, ServerSession, Steps};
 pub use signing::{Anchors, Issued, NotSigned};
 pub use transport::client::{Apply, Client, ClientError, ClientSettings, Connect, TcpConnect};
-pub use transport::server::{Authenticate, Event, Identity, Refused, Server, ServerSettings, Sign};
+pub use transport::server::{
+    Authenticate, Event, Identity, Owner, Refused, Server, ServerSettings, Sign,
+};
 pub use transport::{TooManyViews, Views};
 pub use wire::SessionError;
 

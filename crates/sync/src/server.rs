@@ -11,6 +11,7 @@ mod hold;
 mod order;
 mod plan;
 mod report;
+mod room;
 mod signing;
 mod steps;
 mod strangers;
@@ -35,6 +36,11 @@ use ahead::{Ahead, Standing};
 use hold::Hold;
 use plan::Plan;
 pub use report::{Receipt, Report};
+use room::ClaimShare;
+pub use room::{
+    CLAIMS_MAX, ClaimRoom, GATEWAY_CLAIMS_MAX, GATEWAY_STREAM_CLAIMS_MAX, NAMESPACE_CLAIMS_MAX,
+    STREAM_CLAIMS_MAX,
+};
 use signing::Signing;
 pub use signing::{Asked, SIGN_BURST, SIGN_INTERVAL};
 pub(crate) use steps::Shelf;
@@ -52,6 +58,9 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Resyncs without a commit in step between them, after which the session ends.
 const MISMATCHES_MAX: u32 = 3;
 
+/// The most comparisons of one stream that end before everything was looked at.
+const CUTS_MAX: u32 = 16;
+
 /// One proxy, as its server sees it.
 pub struct ServerSession {
     key: [u8; 32],
@@ -61,6 +70,12 @@ pub struct ServerSession {
     /// Other resources that the proxy had when the two were compared. Some are written over by what
     /// is sent, and the rest are removed once everything has been sent.
     strangers: Strangers,
+    /// The room that these take, and what is being compared.
+    share: ClaimShare,
+    /// The proxy may have more that is not known here: the comparison ended before everything was
+    /// looked at.
+    is_cut: bool,
+    cuts: u32,
     hold: Hold,
     state: State,
     /// The position of a proxy that has what this replica has, and may have seen more. What comes
@@ -136,6 +151,9 @@ impl ServerSession {
             newest,
             sent: Snapshot::new(),
             strangers: Strangers::default(),
+            share: ClaimRoom::default().share(Arc::default(), false),
+            is_cut: false,
+            cuts: 0,
             hold: Hold::new(HoldLimits::NONE),
             state: State::Start { is_welcomed: false },
             ahead: None,
@@ -161,6 +179,14 @@ impl ServerSession {
             answer_timeout,
             ..self
         }
+    }
+
+    /// This session, in which what the proxy claims takes this room, for a gateway or for a
+    /// sidecar of a namespace.
+    #[must_use]
+    pub fn claiming(self, room: &ClaimRoom, namespace: Arc<str>, is_gateway: bool) -> Self {
+        let share = room.share(namespace, is_gateway);
+        ServerSession { share, ..self }
     }
 
     /// This session, which holds removals that are inferred and exceed these limits.
@@ -220,6 +246,7 @@ impl ServerSession {
         matches!(self.state, State::Following)
             && self.awaited.is_none()
             && self.plan.is_none()
+            && !self.is_cut
             && (self.strangers.is_empty() || self.hold.is_ours())
             && self.sent.digest() == self.newest.digest()
     }
@@ -255,7 +282,7 @@ impl ServerSession {
                 let State::Walking(walk) = &mut self.state else {
                     return Err(SessionError::Unexpected("answer"));
                 };
-                walk.answer(&nodes)?;
+                walk.answer(&nodes, &mut self.share)?;
                 self.waits_since = None;
                 Ok(Report::Nothing)
             }
@@ -313,7 +340,9 @@ impl ServerSession {
                         self.counters.nodes_asked.inc_by(ask.paths.len() as u64);
                         self.push(from_server::Body::Ask(ask));
                     } else {
-                        (self.sent, self.strangers) = walk.finish();
+                        (self.sent, self.strangers, self.is_cut) = walk.finish();
+                        self.cuts += u32::from(self.is_cut);
+                        self.give_back();
                         self.hold.compared(self.sent.len() + self.strangers.len());
                         self.follow();
                     }
@@ -413,14 +442,21 @@ impl ServerSession {
         self.hold.hear(ack.held);
         if root == awaited {
             self.mismatches = 0;
+            self.is_cut = false;
             if self.hold.is_ours() {
                 // What waits here is no part of what was sent.
                 root = self.sent.digest();
             }
-        } else {
+        } else if !self.is_cut {
             self.counters.mismatches.inc();
             self.mismatches += 1;
             if self.mismatches > MISMATCHES_MAX {
+                return Err(SessionError::NeverInStep);
+            }
+            self.walk();
+        } else if self.plan.is_none() && self.strangers.is_empty() {
+            // What was found is sent and removed, and there is more.
+            if self.cuts > CUTS_MAX {
                 return Err(SessionError::NeverInStep);
             }
             self.walk();
@@ -455,7 +491,13 @@ impl ServerSession {
     fn walk(&mut self) {
         self.plan = None;
         self.strangers = Strangers::default();
+        self.is_cut = false;
         self.state = State::Walking(Box::new(Walk::new(self.newest.clone())));
+    }
+
+    /// Takes no more room than for the strangers that are left.
+    fn give_back(&mut self) {
+        self.share.hold(self.strangers.len());
     }
 
     fn follow(&mut self) {

@@ -2,6 +2,7 @@
 //! that may happen between them.
 
 mod answers;
+mod claims;
 mod hold;
 mod kinds;
 mod order;

@@ -14,7 +14,8 @@ use myriad_base::metrics::{Gauge, Metrics};
 use myriad_base::task;
 use myriad_model::{Form, Sealer};
 use myriad_sync::{
-    Authenticate, Identity, Refused, Server as SyncServer, ServerCounters, ServerSettings, Views,
+    Authenticate, Identity, Owner, Refused, Server as SyncServer, ServerCounters, ServerSettings,
+    Views,
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -30,17 +31,18 @@ use crate::live::Live;
 use crate::settings::Controller;
 use crate::tokens::Tokens;
 
-/// The most proxies of one controller.
+/// The most proxies of one controller. A tenth is kept for gateways, and namespaces share the rest.
 const STREAMS_MAX: usize = 10_000;
 
-/// The most connections on which nobody has proved who they are. Two thousand proxies that
-/// return at once go through in turns of a few milliseconds.
+/// The most connections on which nobody has proved who they are, shared by the addresses that they
+/// come from. Two thousand proxies that return at once go through in turns of a few milliseconds.
 const UNAUTHENTICATED_MAX: usize = 512;
 
 /// The most connections that wait to be accepted; the system may have a lower bound.
 const BACKLOG: i32 = 4_096;
 
-/// How long a TLS handshake may take, and each step from there to a stream.
+/// How long a TLS handshake may take, of which its first byte has a second, and each step from
+/// there to a stream.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most events of proxies that wait.
@@ -212,6 +214,11 @@ impl Gate {
         let identity = identity.map_err(|error| Refused(error.to_string()))?;
         let (namespace, pod) = (&identity.namespace, &identity.pod);
         let subject = format!("{namespace}/{}/{pod}", identity.account);
+        let owner = Owner {
+            namespace: namespace.as_str().into(),
+            pod: pod.as_str().into(),
+            is_gateway: identity.view.is_some(),
+        };
         let view = match identity.view {
             Some(view) => view,
             None => {
@@ -226,6 +233,7 @@ impl Gate {
         Ok(Identity {
             subject: subject.into(),
             view,
+            owner,
         })
     }
 }

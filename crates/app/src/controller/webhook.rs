@@ -5,15 +5,17 @@
 //! selectors read labels that this process has no right to. The path says which of them led here.
 //!
 //! Anyone at the port may send a review, so an answer has no effect but itself. The roots
-//! that proxies mount are published for Pods that are there (`roots`).
+//! that proxies mount are published for Pods that are there (`roots`). Reviews are answered one at
+//! a time, beside the thread that reads them and in turns of the addresses that they come from.
 
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use myriad_admin::server::{Answer, Answering, Question, Server, text, typed};
+use myriad_admin::server::{Answer, Answering, Question, Server, Source, text, typed};
+use myriad_admin::turns::Turns;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_sidecar::inject::{Decision, Labels, Sidecar, decide, inject};
@@ -43,6 +45,7 @@ pub(super) struct Bound<'a> {
 /// Answers reviews.
 struct Webhook {
     sidecar: Sidecar,
+    turns: Turns,
     injected: Counter,
     refused: Counter,
 }
@@ -110,6 +113,7 @@ impl Bound<'_> {
         metrics.register("injections_refused", help, refused.clone());
         let webhook = Arc::new(Webhook {
             sidecar: injection.sidecar.clone(),
+            turns: Turns::default(),
             injected,
             refused,
         });
@@ -118,7 +122,7 @@ impl Bound<'_> {
             body_bytes_max: BODY_BYTES_MAX,
             answerer: Arc::new(move |question| -> Answering {
                 let webhook = webhook.clone();
-                Box::pin(async move { webhook.answer(&question) })
+                Box::pin(webhook.answer_in_turn(question))
             }),
         };
         let drained = drain.holder();
@@ -140,6 +144,20 @@ impl Bound<'_> {
 }
 
 impl Webhook {
+    /// Answers once it is the turn of the address that asks.
+    async fn answer_in_turn(self: Arc<Self>, question: Question) -> Answer {
+        let source = question.extensions().get::<Source>();
+        let source = source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.0);
+        let turn = self.turns.take(source).await;
+        let work = tokio::task::spawn_blocking(move || {
+            let answer = self.answer(&question);
+            drop(turn);
+            answer
+        });
+        let answer = work.await;
+        answer.unwrap_or_else(|_| text(500, "the review could not be answered\n"))
+    }
+
     fn answer(&self, question: &Question) -> Answer {
         let labels = match question.uri().path() {
             OF_NAMESPACE => Labels::from([("istio-injection".to_owned(), "enabled".to_owned())]),

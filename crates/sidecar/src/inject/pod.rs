@@ -39,6 +39,21 @@ const METRICS_PATH: &str = "/stats/prometheus";
 /// The longest value of a label.
 const LABEL_BYTES_MAX: usize = 63;
 
+/// The most containers of a Pod, and as many init containers.
+const CONTAINERS_MAX: usize = 256;
+
+/// The most ports of all containers of a Pod: those that checks name are looked for in them.
+const PORTS_MAX: usize = 4_096;
+
+/// The most bytes that the checks of a Pod may have as the proxy is told of them: a program cannot
+/// be started with a longer variable.
+const CHECKS_BYTES_MAX: usize = 120 << 10;
+
+/// The label that keeps a Pod without a proxy.
+const INJECT: &str = "sidecar.istio.io/inject";
+/// The annotation that leaves the checks of a Pod as they are.
+const REWRITES_PROBES: &str = "sidecar.istio.io/rewriteAppHTTPProbers";
+
 /// A Pod with its proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
@@ -54,6 +69,7 @@ pub struct Injected {
 /// # Errors
 /// Annotations that do not hold, by name; or an object that is none.
 pub fn inject(pod: &Value, owner: &str, sidecar: &Sidecar) -> Result<Injected, String> {
+    bound(pod)?;
     let wishes = Wishes::read(&texts(pod, "annotations"))?;
     let mut pod = pod.clone();
     let mut warnings = wishes.warnings.clone();
@@ -62,12 +78,24 @@ pub fn inject(pod: &Value, owner: &str, sidecar: &Sidecar) -> Result<Injected, S
         true => probe::rewrite(&mut pod, &mut warnings)?,
         false => Map::new(),
     };
+    let checks = match probes.is_empty() {
+        true => String::new(),
+        false => Value::Object(probes).to_string(),
+    };
+    if checks.len() > CHECKS_BYTES_MAX {
+        return Err(format!(
+            "the checks of its containers have {} bytes, and a Pod with a proxy has at most \
+             {CHECKS_BYTES_MAX}: shorten their headers and paths, or leave them to the kubelet by \
+             the annotation {REWRITES_PROBES}: \"false\"",
+            checks.len()
+        ));
+    }
     let own = [
         wishes
             .redirect
             .as_deref()
             .map(|it| init_container(it, &wishes, sidecar)),
-        Some(proxy_container(&wishes, &probes, sidecar)),
+        Some(proxy_container(&wishes, &checks, sidecar)),
     ];
     let containers = list(&mut pod, "initContainers")?;
     // In front of the workload's own init containers, so that these have a network as well.
@@ -77,6 +105,32 @@ pub fn inject(pod: &Value, owner: &str, sidecar: &Sidecar) -> Result<Injected, S
     describe(&mut pod, owner)?;
     scrape(&mut pod, &mut warnings)?;
     Ok(Injected { pod, warnings })
+}
+
+/// Refuses what no Pod has that runs, before anything is made of it: anybody may ask.
+fn bound(pod: &Value) -> Result<(), String> {
+    let mut ports = 0;
+    for list in ["containers", "initContainers"] {
+        let all = pod.pointer(&format!("/spec/{list}"));
+        let all = all.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        if all.len() > CONTAINERS_MAX {
+            return Err(format!(
+                "spec.{list} has {} entries, and a Pod with a proxy at most {CONTAINERS_MAX}: \
+                 divide it, or leave it without a proxy by the label {INJECT}: \"false\"",
+                all.len()
+            ));
+        }
+        let of = |it: &Value| it.get("ports")?.as_array().map(Vec::len);
+        ports += all.iter().filter_map(of).sum::<usize>();
+    }
+    if ports > PORTS_MAX {
+        return Err(format!(
+            "its containers have {ports} ports, and those of a Pod with a proxy at most \
+             {PORTS_MAX}: leave out those that no check names, or the proxy by the label \
+             {INJECT}: \"false\""
+        ));
+    }
+    Ok(())
 }
 
 /// The labels or annotations of an object; what is no text is passed over.
@@ -139,7 +193,7 @@ fn init_container(redirect: &[String], wishes: &Wishes, sidecar: &Sidecar) -> Va
     })
 }
 
-fn proxy_container(wishes: &Wishes, probes: &Map<String, Value>, sidecar: &Sidecar) -> Value {
+fn proxy_container(wishes: &Wishes, checks: &str, sidecar: &Sidecar) -> Value {
     let ready = json!({"path": "/readyz", "port": PROBES_PORT});
     let mut arguments = vec![
         "proxy".to_owned(),
@@ -187,10 +241,8 @@ fn proxy_container(wishes: &Wishes, probes: &Map<String, Value>, sidecar: &Sidec
     });
     let of_pod =
         json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
-    let asked = (!probes.is_empty()).then(|| {
-        let probes = Value::Object(probes.clone()).to_string();
-        json!({"name": "MYRIAD_WORKLOAD_PROBES", "value": probes})
-    });
+    let asked =
+        (!checks.is_empty()).then(|| json!({"name": "MYRIAD_WORKLOAD_PROBES", "value": checks}));
     let env: Vec<Value> = [of_pod].into_iter().chain(asked).collect();
     if let Some(container) = container.as_object_mut() {
         container.insert("env".to_owned(), env.into());

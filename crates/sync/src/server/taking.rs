@@ -45,6 +45,7 @@ impl ServerSession {
         } else {
             self.plan = Some(plan);
         }
+        self.give_back();
         self.counters.removals.inc_by(removed.len() as u64);
         self.counters.commits.inc();
         let mut frames = VecDeque::new();

@@ -2,17 +2,22 @@
 //!
 //! Nodes are asked for from the root downwards, and only where the sums differ. What is found to
 //! differ is taken out of a copy of the own snapshot, which so becomes what the other end has.
+//!
+//! All that the other end says that it has takes room (`room`). Where there is none, the walk is
+//! cut: the other end counts as having nothing where it was not looked, is sent all that belongs
+//! there, and is looked at again once what was found is removed.
 
 use bytes::Bytes;
 use myriad_model::{Change, Digest, SealedArc, Snapshot, TreeChild, Version};
 
+use super::room::ClaimShare;
 use super::strangers::{Stranger, Strangers};
 use crate::wire::{self, Ask, Leaf, Node, Nodes, SessionError};
 
 /// The most nodes asked for in one walk; a tree of as many resources as are supported has fewer.
 const NODES_MAX: usize = 16 << 20;
-/// The most resources of the other end that are not ours.
-const STRANGERS_MAX: usize = 8 << 20;
+/// The bits of a slot that one step of a path stands for.
+const STEP_BITS: usize = 6;
 
 pub(super) struct Walk {
     ours: Snapshot,
@@ -23,6 +28,7 @@ pub(super) struct Walk {
     pending: Vec<Vec<u8>>,
     asked: Vec<Vec<u8>>,
     nodes_asked: usize,
+    is_cut: bool,
 }
 
 /// A child of the other end's node.
@@ -41,6 +47,7 @@ impl Walk {
             pending: vec![Vec::new()],
             asked: Vec::new(),
             nodes_asked: 0,
+            is_cut: false,
         }
     }
 
@@ -58,14 +65,19 @@ impl Walk {
         (!paths.is_empty()).then_some(Ask { paths })
     }
 
-    /// The resources that both ends have, and those that only the other has: other names or
-    /// versions.
-    pub(super) fn finish(&mut self) -> (Snapshot, Strangers) {
+    /// The resources that both ends have, those that only the other has (other names or versions),
+    /// and whether there may be more of these.
+    pub(super) fn finish(&mut self) -> (Snapshot, Strangers, bool) {
         let shared = std::mem::take(&mut self.shared);
-        (shared, std::mem::take(&mut self.strangers))
+        (shared, std::mem::take(&mut self.strangers), self.is_cut)
     }
 
-    pub(super) fn answer(&mut self, nodes: &Nodes) -> Result<(), SessionError> {
+    /// Takes the answer to the last question; what it says takes room of this share.
+    pub(super) fn answer(
+        &mut self,
+        nodes: &Nodes,
+        share: &mut ClaimShare,
+    ) -> Result<(), SessionError> {
         if nodes.nodes.len() != self.asked.len() || self.asked.is_empty() {
             return Err(SessionError::Unexpected("answer"));
         }
@@ -77,16 +89,31 @@ impl Walk {
             if node.branches.len() + node.leaves.len() > wire::NODE_CHILDREN_MAX {
                 return Err(SessionError::TooMany("children"));
             }
-            if path.len() >= wire::PATH_MAX {
+            for leaf in &node.leaves {
+                if !is_below(leaf, &path) {
+                    return Err(SessionError::Invalid("place of a resource"));
+                }
+            }
+            let held = self.strangers.len() + self.pending.len();
+            if self.is_cut || !share.hold(held + wire::NODE_CHILDREN_MAX) {
+                self.cut(&path);
+            } else if path.len() >= wire::PATH_MAX {
                 self.compare_row(&path, node)?;
             } else {
                 self.compare_node(&path, node)?;
             }
-            if self.strangers.len() > STRANGERS_MAX {
-                return Err(SessionError::TooMany("resources"));
-            }
         }
+        share.hold(self.strangers.len() + self.pending.len());
         Ok(())
+    }
+
+    /// Looks no further, neither here nor anywhere else.
+    fn cut(&mut self, path: &[u8]) {
+        self.is_cut = true;
+        self.forget(path);
+        for path in std::mem::take(&mut self.pending) {
+            self.forget(&path);
+        }
     }
 
     fn compare_node(&mut self, path: &[u8], node: &Node) -> Result<(), SessionError> {
@@ -158,6 +185,20 @@ impl Walk {
             self.strangers.insert(it);
         }
     }
+}
+
+/// Whether a resource belongs below the node that it was told of: at the child of its index, but
+/// for the last row, where there are none.
+fn is_below(leaf: &Leaf, path: &[u8]) -> bool {
+    let digit = |depth: usize| {
+        let shift = u32::try_from(depth * STEP_BITS).ok();
+        let rest = shift.and_then(|shift| leaf.slot.checked_shr(shift));
+        rest.map(|rest| rest & ((1 << STEP_BITS) - 1))
+    };
+    let mut steps = path.iter().enumerate();
+    let is_there = steps.all(|(depth, step)| digit(depth) == Some(u64::from(*step)));
+    let is_last = path.len() >= wire::PATH_MAX;
+    is_there && (is_last || digit(path.len()) == Some(u64::from(leaf.index)))
 }
 
 fn stranger(leaf: &Leaf) -> Result<Stranger, SessionError> {

@@ -2,24 +2,32 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 use tonic::transport::server::Connected;
+
+use super::guests::Visit;
+
+/// How long a connection lives on whose streams have all ended: proxies open none after them.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A connection to the other end, authenticated or not.
 pub struct Connection {
     stream: Pin<Box<dyn Bytes>>,
-    /// Its place among all connections, given back at its end.
-    _place: Option<OwnedSemaphorePermit>,
+    /// Its place among all connections, given back at its end; none where nobody counts them.
+    place: Option<OwnedSemaphorePermit>,
     guest: Guest,
-    /// When it ends, if nobody on it has proved who they are.
-    patience: Option<Pin<Box<Sleep>>>,
+    /// When it ends, while it has no stream.
+    patience: Option<Patience>,
 }
+
+/// The end of a connection without a stream: by time, or for somebody who has fewer of them.
+type Patience = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Whether somebody on a connection has proved who they are.
 #[derive(Clone, Default)]
@@ -27,10 +35,16 @@ pub struct Guest(Arc<Mutex<Stay>>);
 
 #[derive(Default)]
 struct Stay {
-    is_admitted: bool,
+    /// Its streams.
+    streams: usize,
     /// Its place among those who have proved nothing yet.
-    place: Option<OwnedSemaphorePermit>,
+    visit: Option<Visit>,
+    /// Wakes the connection once its last stream has ended.
+    waker: Option<Waker>,
 }
+
+/// A stream of a connection, for as long as it lives.
+pub(super) struct Stream(Guest);
 
 /// A byte stream that a connection runs over.
 trait Bytes: AsyncRead + AsyncWrite + Send {}
@@ -42,62 +56,107 @@ impl Connection {
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         Connection {
             stream: Box::pin(stream),
-            _place: None,
+            place: None,
             guest: Guest::default(),
             patience: None,
         }
     }
 
     /// A connection that gives back its place among all connections at its end. Unless a proxy
-    /// proves who it is within `patience`, that is then.
+    /// proves who it is within `patience`, that is then, or earlier for somebody from elsewhere.
     pub(super) fn in_place(
         self,
         place: OwnedSemaphorePermit,
         guest: Guest,
         patience: Duration,
     ) -> Self {
+        let evicted = guest.evicted();
         Connection {
             stream: self.stream,
-            _place: Some(place),
+            place: Some(place),
             guest,
-            patience: Some(Box::pin(sleep(patience))),
+            patience: Some(Box::pin(async move {
+                tokio::select! {
+                    () = sleep(patience) => {}
+                    () = evicted => {}
+                }
+            })),
         }
     }
 
     /// Ends the connection of somebody who has had time enough.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(patience) = &mut self.patience else {
+        if self.place.is_none() {
             return Poll::Pending;
-        };
-        if self.guest.is_admitted() {
+        }
+        if self.guest.has_streams(context) {
             self.patience = None;
             return Poll::Pending;
         }
-        ready!(patience.as_mut().poll(context));
-        // It may have been admitted since it last read.
-        Poll::Ready(())
+        // It begins anew with the end of the last one.
+        let linger = || -> Patience { Box::pin(sleep(LINGER)) };
+        let patience = self.patience.get_or_insert_with(linger);
+        patience.as_mut().poll(context)
     }
 }
 
 impl Guest {
-    /// Somebody who holds a place among those who have proved nothing yet.
-    pub(super) fn in_place(place: OwnedSemaphorePermit) -> Self {
+    /// Somebody who has a place among those who have proved nothing yet.
+    pub(super) fn of(visit: Visit) -> Self {
         Guest(Arc::new(Mutex::new(Stay {
-            is_admitted: false,
-            place: Some(place),
+            visit: Some(visit),
+            ..Stay::default()
         })))
     }
 
-    /// They have proved who they are: the place is free for the next.
-    pub(super) fn admit(&self) {
-        let mut stay = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stay.is_admitted = true;
-        stay.place = None;
+    /// They have proved who they are, and have a stream: the place is free for the next.
+    pub(super) fn admit(&self) -> Stream {
+        let mut stay = self.lock();
+        stay.streams += 1;
+        let visit = stay.visit.take();
+        drop(stay);
+        drop(visit);
+        Stream(self.clone())
     }
 
-    fn is_admitted(&self) -> bool {
-        let stay = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stay.is_admitted
+    /// Whether there are streams; the connection is woken once there are none.
+    fn has_streams(&self, context: &Context<'_>) -> bool {
+        let mut stay = self.lock();
+        let has_streams = stay.streams > 0;
+        if has_streams {
+            stay.waker = Some(context.waker().clone());
+        }
+        has_streams
+    }
+
+    /// Waits until the place is for somebody else; for ever for who has none.
+    fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
+        let evicted = self.lock().visit.as_ref().map(Visit::evicted);
+        async move {
+            match evicted {
+                Some(evicted) => evicted.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stay> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut stay = self.0.lock();
+        stay.streams -= 1;
+        let waker = match stay.streams {
+            0 => stay.waker.take(),
+            _ => None,
+        };
+        drop(stay);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 

@@ -14,17 +14,22 @@ use myriad_base::hold::{Holds, Loss};
 use myriad_base::task;
 use myriad_model::{Digest, Position, Snapshot};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tonic::{Request, Status, Streaming};
 
 use super::accept::Door;
+use super::connection;
+use super::guests::Guests;
+use super::lines::Lines;
+pub use super::seats::Owner;
+use super::seats::{Seat, Seats};
 use super::service::{Outgoing, SyncService};
 use super::views::{View, Views};
 use super::{ALPN, Connection, Guest, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::metrics::ServerCounters;
-use crate::server::{Asked, Receipt, Report, ServerSession};
+use crate::server::{Asked, ClaimRoom, Receipt, Report, ServerSession};
 use crate::signing::{Anchors, NotSigned, TOKEN_BYTES_MAX};
 use crate::wire::{FromProxy, SessionError};
 
@@ -35,7 +40,12 @@ pub struct Identity {
     pub subject: Arc<str>,
     /// The view that it sees. It follows from the token alone: a proxy cannot ask for another.
     pub view: Arc<str>,
+    /// The owner of its streams.
+    pub owner: Owner,
 }
+
+/// The most connections of proxies that wait for their turn to prove who they are.
+pub const WAITING_MAX: usize = 4_096;
 
 /// Why a token is not accepted, for the log of the server. The proxy is told nothing but that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,10 +79,11 @@ pub struct ServerSettings {
     pub key: [u8; 32],
     /// How TLS is done; none for plain text, which only tests should speak.
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// The most streams at once; further ones are told to come back.
+    /// The most streams at once. A tenth is kept for gateways, and of the rest each namespace has
+    /// its share: further ones are told to come back.
     pub streams_max: usize,
-    /// The most connections on which nobody has proved who they are; further ones wait in the
-    /// listener's queue.
+    /// The most connections on which nobody has proved who they are; up to [`WAITING_MAX`] more
+    /// wait for their turn, by the addresses that they come from.
     pub unauthenticated_max: usize,
     /// How long a TLS handshake may take, then a request with a token, and then a hello.
     pub greeting_timeout: Duration,
@@ -151,12 +162,17 @@ pub(super) struct Streams {
     events: mpsc::Sender<Event>,
     counters: ServerCounters,
     drained: Drained,
-    room: Arc<Semaphore>,
+    streams_max: usize,
+    seats: Arc<Seats>,
+    claims: ClaimRoom,
     greeting_timeout: Duration,
     answer_timeout: Duration,
     holds: Holds,
     lost: Option<watch::Receiver<bool>>,
     next: AtomicU64,
+    /// The lines of the log about proxies that are refused, and about streams that are ended.
+    refusals: Lines,
+    ends: Lines,
 }
 
 impl Server {
@@ -183,12 +199,16 @@ impl Server {
             events,
             counters,
             drained,
-            room: Arc::new(Semaphore::new(settings.streams_max)),
+            streams_max: settings.streams_max,
+            seats: Arc::new(Seats::new(settings.streams_max)),
+            claims: ClaimRoom::default(),
             greeting_timeout: settings.greeting_timeout,
             answer_timeout: settings.answer_timeout,
             holds: settings.holds,
             lost: settings.lost,
             next: AtomicU64::new(1),
+            refusals: Lines::default(),
+            ends: Lines::default(),
         };
         Server {
             streams,
@@ -210,11 +230,11 @@ impl Server {
     /// If the HTTP server cannot go on at all.
     pub async fn serve(self, listener: TcpListener) -> Result<(), ServeError> {
         let (ready, mut connections) = mpsc::channel(1);
-        let places = self.streams.room.available_permits() + self.unauthenticated_max;
+        let places = self.streams.streams_max + self.unauthenticated_max;
         let door = Door {
             tls: self.tls.clone(),
             places: Arc::new(Semaphore::new(places)),
-            guests: Arc::new(Semaphore::new(self.unauthenticated_max)),
+            guests: Arc::new(Guests::new(self.unauthenticated_max, WAITING_MAX)),
             greeting_timeout: self.streams.greeting_timeout,
             ready,
             counters: self.streams.counters.clone(),
@@ -263,7 +283,8 @@ impl Streams {
         request: Request<Streaming<FromProxy>>,
     ) -> Result<Outgoing, Status> {
         let identity = self.identify(&request).await?;
-        let Ok(room) = self.room.clone().try_acquire_owned() else {
+        let owner = identity.owner.clone();
+        let Some(seat) = self.seats.take(owner.clone()) else {
             self.counters.refused.inc();
             return Err(Status::resource_exhausted("too many streams"));
         };
@@ -271,9 +292,8 @@ impl Streams {
             self.counters.refused.inc();
             return Err(Status::unavailable("its view is not there yet"));
         };
-        if let Some(guest) = request.extensions().get::<Guest>() {
-            guest.admit();
-        }
+        let guest = request.extensions().get::<Guest>();
+        let stream = guest.map(Guest::admit);
         let (sender, mut receiver) = mpsc::channel(1);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (counters, steps) = (self.counters.clone(), view.steps.clone());
@@ -282,6 +302,7 @@ impl Streams {
         let session = ServerSession::new(self.key, newest, steps, counters.clone());
         let session = session.answering_within(self.answer_timeout);
         let session = session.holding(self.holds.limits());
+        let session = session.claiming(&self.claims, owner.namespace, owner.is_gateway);
         let running = Running {
             number,
             identity,
@@ -298,9 +319,9 @@ impl Streams {
             is_greeted: false,
             greeting_due: clock::now() + self.greeting_timeout,
             counters,
-            _room: room,
+            _stream: stream,
         };
-        let run = running.run(request.into_inner(), self.drained.clone());
+        let run = running.run(request.into_inner(), self.drained.clone(), seat);
         drop(task::spawn("sync stream", run));
         Ok(Box::pin(stream::poll_fn(move |context| {
             receiver.poll_recv(context)
@@ -325,7 +346,9 @@ impl Streams {
                 },
             };
             self.counters.refused.inc();
-            tracing::warn!(reason = %refused, "a proxy was refused");
+            if self.refusals.admit(clock::unix_seconds()) {
+                tracing::warn!(reason = %refused, "a proxy was refused");
+            }
             Err(Status::unauthenticated("the token is not accepted"))
         }
     }
@@ -350,22 +373,30 @@ struct Running {
     is_greeted: bool,
     greeting_due: Instant,
     counters: ServerCounters,
-    _room: OwnedSemaphorePermit,
+    /// Its connection lives for as long as it has one.
+    _stream: Option<connection::Stream>,
 }
 
 impl Running {
-    async fn run(mut self, mut incoming: Streaming<FromProxy>, drained: Drained) {
+    async fn run(mut self, mut incoming: Streaming<FromProxy>, drained: Drained, mut seat: Seat) {
         let error = tokio::select! {
             error = self.follow(&mut incoming) => error,
             () = drained.signalled() => {
                 let _ = self.outgoing.try_send(Err(Status::unavailable("it is stopping")));
                 None
             }
+            () = seat.lost() => {
+                let lost = "another stream took its place";
+                let _ = self.outgoing.try_send(Err(Status::resource_exhausted(lost)));
+                None
+            }
         };
         if let Some(error) = &error {
             self.counters.refused.inc();
             let subject = &self.identity.subject;
-            tracing::warn!(%subject, %error, "the stream of a proxy was ended");
+            if self.streams.ends.admit(clock::unix_seconds()) {
+                tracing::warn!(%subject, %error, "the stream of a proxy was ended");
+            }
             let _ = self
                 .outgoing
                 .try_send(Err(Status::invalid_argument(error.to_string())));

@@ -20,25 +20,33 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
 use super::client::{Apply, Client, ClientError, ClientSettings, Connect, TcpConnect};
-use super::server::{Authenticate, Event, Identity, Refused, Server, ServerSettings};
+use super::server::{Authenticate, Event, Identity, Owner, Refused, Server, ServerSettings};
 use super::{Connection, Views};
 use crate::tests::pair::{KEY, REFUSED_PORT, World};
 use crate::{ClientCounters, Delivery, Refusal, ServerCounters};
 
-/// Accepts tokens that begin with `good`; what follows a colon is the view.
+/// Accepts tokens that begin with `good`; what follows a colon is the view. One that begins with
+/// `pod` is of a sidecar of the Pod that it names.
 struct GoodTokens;
 
 impl Authenticate for GoodTokens {
     fn authenticate<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Identity, Refused>> {
         Box::pin(async move {
+            let pod = token.strip_prefix("pod");
             let view = match token.strip_prefix("good") {
                 Some("") => "gateway",
                 Some(rest) => rest.trim_start_matches(':'),
+                None if pod.is_some() => "gateway",
                 None => return Err(Refused("of another audience".to_owned())),
             };
             Ok(Identity {
                 subject: "gateway".into(),
                 view: view.into(),
+                owner: Owner {
+                    namespace: "tests".into(),
+                    pod: pod.unwrap_or_default().into(),
+                    is_gateway: pod.is_none(),
+                },
             })
         })
     }

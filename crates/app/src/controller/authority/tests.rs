@@ -10,7 +10,7 @@ use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
 use myriad_pki::{Authority, Request};
 use myriad_source::kubernetes::{Access, Client};
-use myriad_sync::{Identity, NotSigned, Sign as _};
+use myriad_sync::{Identity, NotSigned, Owner, Sign as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -218,6 +218,7 @@ impl Replica {
         let identity = Identity {
             subject: "shop/cart/cart-0".into(),
             view: "gateway".into(),
+            owner: Owner::default(),
         };
         let request = Request::new().unwrap();
         let chain = self.0.signer.sign(&identity, &request.der).await?;

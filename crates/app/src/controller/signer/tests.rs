@@ -15,8 +15,8 @@ use myriad_model::Snapshot;
 use myriad_pki::{Authority, Credential, MeshAuthority, Request};
 use myriad_sync::{
     Apply, Authenticate, Client, ClientCounters, ClientSettings, Delivery, Identity, Issued,
-    NotSigned, Refusal, Refused, Server, ServerCounters, ServerSettings, Sign as _, TcpConnect,
-    Views,
+    NotSigned, Owner, Refusal, Refused, Server, ServerCounters, ServerSettings, Sign as _,
+    TcpConnect, Views,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
@@ -61,6 +61,7 @@ impl Authenticate for Believing {
         let identity = Identity {
             subject: token.into(),
             view: "gateway".into(),
+            owner: Owner::default(),
         };
         Box::pin(std::future::ready(Ok(identity)))
     }
@@ -201,6 +202,7 @@ fn another_root_is_told_before_anything_is_signed_with_it() {
     let identity = Identity {
         subject: "shop/cart/cart-0".into(),
         view: "gateway".into(),
+        owner: Owner::default(),
     };
     let request = Request::new().unwrap();
     let refused = signer.sign_now(&identity, None, &request.der).unwrap_err();

@@ -4,7 +4,9 @@ use clap::Parser as _;
 use myriad_sidecar::inject::{RawSidecar, Sidecar};
 use serde_json::{Value, json};
 
-use super::{Counter, Labels, OF_NAMESPACE, Request, Verdict, Webhook, judge, owner, response};
+use super::{
+    Counter, Labels, OF_NAMESPACE, Request, Turns, Verdict, Webhook, judge, owner, response,
+};
 
 #[derive(clap::Parser)]
 struct Raw {
@@ -115,6 +117,7 @@ fn a_forged_review_gets_an_answer_and_has_no_other_effect() {
     let raw = Raw::parse_from(["test"]);
     let webhook = Webhook {
         sidecar: Sidecar::check(&raw.sidecar).unwrap(),
+        turns: Turns::default(),
         injected: Counter::default(),
         refused: Counter::default(),
     };
@@ -126,8 +129,64 @@ fn a_forged_review_gets_an_answer_and_has_no_other_effect() {
     assert_eq!(answer.status(), 200);
     let Webhook {
         sidecar: _,
+        turns: _,
         injected,
         refused,
     } = webhook;
     assert_eq!((injected.get(), refused.get()), (1, 0));
+}
+
+#[test]
+fn a_forged_review_of_64_000_containers_is_refused_by_name() {
+    let containers: Vec<Value> = (0..64_000)
+        .map(|it| json!({"name": format!("a{it}"), "livenessProbe": {"httpGet": {"port": 1}}}))
+        .collect();
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": containers}});
+    let answer = verdict(pod, &[("istio-injection", "enabled")]);
+    assert_eq!(answer["allowed"], false);
+    let message = answer["status"]["message"].as_str().unwrap();
+    let expected = "myriad: spec.containers has 64000 entries, and a Pod with a proxy at most 256";
+    assert!(message.starts_with(expected), "{message}");
+    assert!(message.contains("sidecar.istio.io/inject"), "{message}");
+}
+
+#[tokio::test]
+async fn a_review_waits_for_the_one_under_way_and_not_for_all_of_another_address() {
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use myriad_admin::server::Source;
+    use myriad_base::task;
+
+    let raw = Raw::parse_from(["test"]);
+    let webhook = Arc::new(Webhook {
+        sidecar: Sidecar::check(&raw.sidecar).unwrap(),
+        turns: Turns::default(),
+        injected: Counter::default(),
+        refused: Counter::default(),
+    });
+    let address = |number: u8| IpAddr::from([192, 0, 2, number]);
+    let under_way = webhook.turns.take(address(1)).await;
+    let (told, mut answered) = tokio::sync::mpsc::channel(8);
+    for number in [1, 1, 1, 2] {
+        let request = json!({"uid": "u", "namespace": "shop", "object": pod()});
+        let review = json!({"request": request}).to_string();
+        let question = http::Request::post(OF_NAMESPACE).extension(Source(address(number)));
+        let question = question.body(review.into()).unwrap();
+        let (webhook, told) = (webhook.clone(), told.clone());
+        drop(task::spawn("test review", async move {
+            let answer = webhook.answer_in_turn(question).await;
+            told.send((number, answer.status())).await
+        }));
+        // It waits before the next one comes.
+        tokio::task::yield_now().await;
+    }
+    drop(under_way);
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        let (number, status) = answered.recv().await.unwrap();
+        assert_eq!(status, 200);
+        order.push(number);
+    }
+    assert_ne!(order[3], 2, "it is before the rest of the other");
 }

@@ -220,3 +220,39 @@ fn what_is_no_pod_is_an_error_and_no_panic() {
         assert!(inject(&pod, "a", &sidecar()).is_err(), "{pod}");
     }
 }
+
+fn refused(pod: &Value) -> String {
+    inject(pod, "cart", &sidecar()).unwrap_err()
+}
+
+#[test]
+fn containers_ports_and_checks_have_bounds_that_say_what_to_do() {
+    for list in ["containers", "initContainers"] {
+        let many = |count: usize| {
+            let mut pod = pod();
+            let all = (0..count).map(|it| json!({"name": format!("c{it}"), "image": "c"}));
+            pod["spec"][list] = all.collect();
+            pod
+        };
+        assert!(inject(&many(256), "cart", &sidecar()).is_ok());
+        let problem = refused(&many(257));
+        let expected = format!("spec.{list} has 257 entries");
+        assert!(problem.starts_with(&expected), "{problem}");
+        assert!(problem.contains("sidecar.istio.io/inject"), "{problem}");
+    }
+    let ports = |count: usize| {
+        let mut pod = pod();
+        let all = (0..count).map(|_| json!({"containerPort": 80}));
+        pod["spec"]["containers"][0]["ports"] = all.collect();
+        pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["port"] = json!(80);
+        pod
+    };
+    assert!(inject(&ports(4_096), "cart", &sidecar()).is_ok());
+    let problem = refused(&ports(4_097));
+    assert!(problem.contains("4097 ports"), "{problem}");
+    let mut pod = pod();
+    let path = "/".repeat(130 << 10);
+    pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"] = json!(path);
+    let problem = refused(&pod);
+    assert!(problem.contains("rewriteAppHTTPProbers"), "{problem}");
+}

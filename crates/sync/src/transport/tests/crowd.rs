@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_base::{clock, task};
 use myriad_model::{Certificate, Form, KeyEncoding, Kind, PrivateKey, Snapshot, Value};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use super::super::Views;
@@ -169,6 +169,73 @@ async fn who_never_says_who_they_are_is_sent_away_and_holds_nobody_up_for_long()
     }
     assert_eq!(proxy.counters.disconnections.get(), 0);
     proxy.stop().await;
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn connections_of_another_address_that_prove_nothing_make_room_for_a_proxy() {
+    let (one, one_newest) = world("one");
+    let (server_tls, client_tls) = tls();
+    // Longer than a test waits: nobody's time is up.
+    let strict = ServerSettings {
+        unauthenticated_max: 2,
+        greeting_timeout: Duration::from_secs(600),
+        ..settings(Some(server_tls))
+    };
+    let views = Views::one("gateway", one_newest.subscribe());
+    let (serving, server) = Serving::server_of(views, strict);
+    let (serving, address) = serving.listen(server).await;
+    let mut flood = Vec::new();
+    for _ in 0..20 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
+        // The first byte of a handshake, of which no more comes.
+        stream.write_all(&[22]).await.unwrap();
+        flood.push(stream);
+    }
+    let connect = Movable {
+        address: Arc::new(Mutex::new(address)),
+        tls: client_tls,
+    };
+    let mut proxy = Following::start(Arc::new(connect), "good");
+    proxy.reaches(one.snapshot().digest()).await;
+    assert_eq!(serving.counters.refused.get(), 1, "one of them went for it");
+    proxy.stop().await;
+    drop(flood);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_third_stream_of_a_pod_ends_its_first_and_takes_no_other_room() {
+    let (one, one_newest) = world("one");
+    let views = Views::one("gateway", one_newest.subscribe());
+    let (serving, server) = Serving::server_of(views, settings(None));
+    let (mut serving, address) = serving.listen(server).await;
+    let mut proxies = Vec::new();
+    let (mut streams, mut gone) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let mut proxy = Following::start(plain(&address), "pod0");
+        proxy.reaches(one.snapshot().digest()).await;
+        proxies.push(proxy);
+        while streams.len() < proxies.len() {
+            match serving.next().await {
+                Event::Connected { stream, .. } => streams.push(stream),
+                Event::Gone { stream, .. } => gone.push(stream),
+                _ => {}
+            }
+        }
+    }
+    while gone.is_empty() {
+        if let Event::Gone { stream, .. } = serving.next().await {
+            gone.push(stream);
+        }
+    }
+    assert_eq!(gone[0], streams[0]);
+    assert!(within(proxies[0].errors.recv()).await.is_some());
+    for proxy in proxies {
+        proxy.stop().await;
+    }
     serving.stop().await;
 }
 
