@@ -10,7 +10,7 @@ use std::sync::Arc;
 use myriad_api::config_map::HeaderFields;
 use myriad_api::istio::Labels;
 use myriad_api::{
-    ConfigMap, EndpointSlice, Finding, Ingress, Meta, Object, ObjectKey, ObjectKind, Secret,
+    ConfigMap, EndpointSlice, Finding, Ingress, Meta, Object, ObjectKey, ObjectKind, Pod, Secret,
     Service, Severity,
 };
 
@@ -23,9 +23,16 @@ use crate::store::AtRest;
 /// The bytes of a Secret that count for one certificate, begun ones too.
 const SECRET_BYTES: u64 = 4 << 10;
 
-/// The bytes of an object that is packed from which on it counts for them. Of smaller ones there
-/// have to be very many to take much, and each would need an entry in a ledger.
-const LARGE_BYTES: usize = 16 << 10;
+/// The bytes of an object that is packed which count for nothing. Most take less, and none of
+/// these needs an entry in a ledger.
+const FREE_BYTES: u64 = 2 << 10;
+
+/// The ports of a Service that count for nothing. Most have no more.
+const FREE_PORTS: usize = 4;
+
+/// The routes that each further port of a Service counts for: with its upstream and with what it
+/// is to each sidecar it takes as much memory as these do.
+const PORT_ROUTES: u64 = 4;
 
 /// An object that is more than its namespace may hold.
 pub(crate) static BEYOND: UnitKind = UnitKind {
@@ -76,6 +83,7 @@ impl Bounds {
             Object::Ingress(ingress) => ingress::weigh(ingress),
             Object::VirtualService(service) => weight::of_service(service),
             Object::IstioGateway(_) => weight::hosts(object),
+            Object::Service(service) => of_ports(service),
             Object::EndpointSlice(slice) => of_slice(slice),
             Object::ServiceEntry(entry) => weight::of_entry(entry),
             Object::DestinationRule(rule) => weight::of_rule(rule, self.upstream_hash_slots),
@@ -134,6 +142,7 @@ impl Holding {
             ObjectKind::EndpointSlice | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
                 &[Holding::ObjectBytes, Holding::Endpoints]
             }
+            ObjectKind::Service => &[Holding::ObjectBytes, Holding::Routes],
             ObjectKind::Secret => &[Holding::Certificates],
             ObjectKind::DestinationRule => &[Holding::ObjectBytes, Holding::HashSlots],
             ObjectKind::Sidecar
@@ -144,9 +153,9 @@ impl Holding {
             | ObjectKind::ProxyConfig
             | ObjectKind::EnvoyFilter
             | ObjectKind::WasmPlugin
-            | ObjectKind::Service
+            | ObjectKind::Pod
             | ObjectKind::ConfigMap => &[Holding::ObjectBytes],
-            ObjectKind::IngressClass | ObjectKind::Pod => &[],
+            ObjectKind::IngressClass => &[],
         }
     }
 }
@@ -246,6 +255,17 @@ pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Obj
             };
             (Object::ConfigMap(Arc::new(rest)), false)
         }
+        Object::Pod(pod) => {
+            let rest = Pod {
+                meta: blank(&pod.meta),
+                labels: Labels::default(),
+                address: None,
+                account: None,
+                owner: None,
+                is_ready: false,
+            };
+            (Object::Pod(Arc::new(rest)), false)
+        }
         _ => return weight::hollow(object),
     })
 }
@@ -255,10 +275,14 @@ fn memory_of(object: &Object) -> u64 {
     if object.bytes() > 0 {
         return u64::from(object.bytes());
     }
-    match AtRest::bytes_of(object) {
-        bytes if bytes > LARGE_BYTES => bytes as u64,
-        _ => 0,
-    }
+    let packed = AtRest::bytes_of(object) as u64;
+    packed.saturating_sub(FREE_BYTES)
+}
+
+/// Each port stands in every sidecar that may reach its Service, of whatever namespace.
+fn of_ports(service: &Service) -> u64 {
+    let counted = service.ports.len().saturating_sub(FREE_PORTS);
+    counted as u64 * PORT_ROUTES
 }
 
 /// Each endpoint has all ports, and ports are there without any endpoint.

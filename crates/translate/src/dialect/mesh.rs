@@ -6,6 +6,7 @@
 
 mod captured;
 pub(crate) mod facts;
+mod owned;
 mod peers;
 mod reachable;
 mod reader;

@@ -168,6 +168,20 @@ pub(crate) fn service(host: &str, namespace: &str, cluster_domain: &str) -> Opti
     (!of.contains('.') && !name.is_empty() && !of.is_empty()).then(|| format!("{of}/{name}"))
 }
 
+/// The labels of a name that stand before the domain of Services, none of them for the domain
+/// itself; `None` for a name outside of it. Istio's usual domain and `svc` alone, which resolvers
+/// complete, are domains of Services whatever the cluster's own is.
+pub(crate) fn before_domain<'a>(name: &'a str, cluster_domain: &str) -> Option<&'a str> {
+    let before = |end: &str| match name.strip_suffix(end)? {
+        "" => Some(""),
+        rest => rest.strip_suffix('.'),
+    };
+    let of = |domain: &str| before(&format!("svc.{domain}"));
+    of(cluster_domain)
+        .or_else(|| of("cluster.local"))
+        .or_else(|| before("svc"))
+}
+
 /// The full host of the Service of a `namespace/name`.
 pub(crate) fn service_host(id: &str, cluster_domain: &str) -> String {
     let (namespace, name) = id.split_once('/').unwrap_or(("", id));
@@ -196,7 +210,9 @@ pub(crate) fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> St
 
 #[cfg(test)]
 mod tests {
-    use super::{ServerHost, broader, gateway, host, is_exported, is_gateway, service};
+    use super::{
+        ServerHost, before_domain, broader, gateway, host, is_exported, is_gateway, service,
+    };
 
     #[test]
     fn a_wildcard_stands_for_any_number_of_labels() {
@@ -241,6 +257,27 @@ mod tests {
         assert_eq!(full("web.b.svc.cluster.local").as_deref(), Some("b/web"));
         assert_eq!(full("web.b"), None);
         assert_eq!(full("api.example.com"), None);
+    }
+
+    #[test]
+    fn names_of_services_end_in_a_domain_of_services() {
+        fn before(name: &str) -> Option<&str> {
+            before_domain(name, "corp.example")
+        }
+        for end in ["svc.corp.example", "svc.cluster.local", "svc"] {
+            assert_eq!(before(&format!("web.b.{end}")), Some("web.b"));
+            assert_eq!(before(&format!("b.{end}")), Some("b"));
+            assert_eq!(before(end), Some(""));
+        }
+        for name in [
+            "web.b",
+            "svc.com",
+            "asvc",
+            "web.b.corp.example",
+            "cluster.local",
+        ] {
+            assert_eq!(before(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Trusts: the authorities or the users in a Secret, which others are verified against.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use myriad_api::secret::{Users as ApiUsers, UsersForm};
 use myriad_api::{Finding, ObjectKey, SecretProblem, Severity, TrustDer};
-use myriad_model::{Name, Origin, OriginKind, Resource, TRUST_PARTS_MAX, Trust, Users, Value};
+use myriad_model::{
+    Name, Origin, OriginKind, Resource, TRUST_PARTS_MAX, TRUST_SUBJECT_MAX, Trust, Users, Value,
+};
+use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 use crate::engine::{Output, Reader};
@@ -66,6 +70,13 @@ pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
     }
     if roots.is_empty() {
         return output;
+    }
+    if let Some(message) = crowd(&roots) {
+        let remedy = "leave out certificates of keys that sign no more, or give each authority a \
+                      subject of its own";
+        let field = "data[ca.crt]";
+        let finding = Finding::new(Severity::Warning, key, field, message, remedy);
+        output.findings.push(finding);
     }
     let trust = Trust {
         roots,
@@ -165,6 +176,30 @@ fn excess(trust: &TrustDer) -> Option<&'static str> {
     }
 }
 
+/// The subject of more authorities than count; none where all of them do. They count as verifiers
+/// tell them apart: by key and constraints.
+fn crowd(roots: &[Bytes]) -> Option<String> {
+    let parsed = roots.iter().map(|der| X509Certificate::from_der(der));
+    let parsed: Vec<_> = parsed.filter_map(Result::ok).collect();
+    let mut known = HashMap::<_, HashSet<_>>::new();
+    for (_, root) in &parsed {
+        let mut extensions = root.extensions().iter();
+        let constraints = extensions
+            .find(|it| matches!(it.parsed_extension(), ParsedExtension::NameConstraints(_)));
+        let constraints = constraints.map(|it| it.value);
+        let of_subject = known.entry(root.subject().as_raw()).or_default();
+        of_subject.insert((root.public_key().raw, constraints));
+        if of_subject.len() > TRUST_SUBJECT_MAX {
+            let subject = root.subject().to_string();
+            return Some(format!(
+                "has more than {TRUST_SUBJECT_MAX} authorities with the subject {subject:?}, and \
+                 those behind the first {TRUST_SUBJECT_MAX} verify nobody"
+            ));
+        }
+    }
+    None
+}
+
 fn explain(problem: &SecretProblem) -> (&'static str, &'static str) {
     match problem {
         SecretProblem::OtherType => ("type", "is not kubernetes.io/tls or Opaque"),
@@ -183,9 +218,10 @@ mod tests {
     use bytes::Bytes;
     use myriad_api::secret::{Users as ApiUsers, UsersForm};
     use myriad_api::{ObjectKey, ObjectKind, TrustDer};
-    use myriad_model::{TRUST_PARTS_MAX, Users, Value};
+    use myriad_model::{TRUST_PARTS_MAX, TRUST_SUBJECT_MAX, Users, Value};
+    use rcgen::{CertificateParams, DnType, KeyPair};
 
-    use super::{TRUST_BYTES_MAX, are_usable, excess, translate_users};
+    use super::{TRUST_BYTES_MAX, are_usable, crowd, excess, translate_users};
 
     const GOOD: &str = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
 
@@ -230,6 +266,32 @@ mod tests {
             crls: parts(crls),
             users: ApiUsers::default(),
         }
+    }
+
+    #[test]
+    fn authorities_of_one_subject_beyond_those_that_count_are_told() {
+        let authority = |name: &str, key: &KeyPair| {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            Bytes::from(params.self_signed(key).unwrap().der().to_vec())
+        };
+        let key = || KeyPair::generate().unwrap();
+        let mut roots: Vec<Bytes> = (0..TRUST_SUBJECT_MAX)
+            .map(|_| authority("same", &key()))
+            .collect();
+        roots.push(authority("other", &key()));
+        roots.push(roots[0].clone());
+        assert_eq!(crowd(&roots), None);
+        // A certificate that was made anew for a key that is there takes no place.
+        let renewed = key();
+        let many = [(); TRUST_SUBJECT_MAX + 1].map(|()| authority("renewed", &renewed));
+        assert_eq!(crowd(&many), None);
+        roots.push(authority("same", &key()));
+        let told = crowd(&roots).unwrap();
+        assert!(
+            told.contains("more than 4") && told.contains("same"),
+            "{told}"
+        );
     }
 
     #[test]

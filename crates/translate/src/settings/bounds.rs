@@ -36,7 +36,7 @@ pub enum Holding {
     /// Rows of route tables: paths of Ingresses, matches of VirtualServices on each host, at least
     /// one for each, and hosts of Gateways' servers; for
     /// a regex one more for each KiB that it may take once it is compiled, and for long texts as
-    /// many as [`text_rows`] says.
+    /// many as [`text_rows`] says. Each port of a Service beyond the first few is several.
     Routes,
     /// Addresses with a port of EndpointSlices, or the ports of those without addresses, of
     /// ServiceEntries for each of their hosts, and of WorkloadEntries.
@@ -46,7 +46,7 @@ pub enum Holding {
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,
     /// Bytes of memory that objects of Istio's API take, which are kept as they were read, and
-    /// large ones of other kinds.
+    /// those of other kinds beyond what each may take for nothing.
     ObjectBytes,
     /// Hosts of Ingresses, of Gateways' servers and of VirtualServices, once for each object that
     /// names one.

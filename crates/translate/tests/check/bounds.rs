@@ -155,15 +155,18 @@ fn large(kind: &str) -> [String; 2] {
         all.join(", ")
     };
     let long = "x".repeat(30_000);
+    let labels = list(&|at| format!("label-{at:05}: a-value-{at:05}"));
+    let of_pod = match kind {
+        "Pod" => format!(", labels: {{{labels}}}"),
+        _ => String::new(),
+    };
     let spec = match kind {
         "Ingress" => format!(
             "spec: {{rules: [{{host: h.example, http: {{paths: [{{path: /{long}, pathType: Exact, \
              backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}"
         ),
-        "Service" => {
-            let labels = list(&|at| format!("label-{at:05}: a-value-{at:05}"));
-            format!("spec: {{selector: {{{labels}}}, ports: [{{port: 80}}]}}")
-        }
+        "Service" => format!("spec: {{selector: {{{labels}}}, ports: [{{port: 80}}]}}"),
+        "Pod" => "spec: {serviceAccountName: default}".to_owned(),
         "EndpointSlice" => {
             let ports = list(&|at| format!("{{name: a-port-of-a-service-{at:05}, port: 80}}"));
             format!("addressType: IPv4\nendpoints: []\nports: [{ports}]")
@@ -178,14 +181,14 @@ fn large(kind: &str) -> [String; 2] {
     [("old", 2024), ("young", 2025)].map(|(name, year)| {
         format!(
             "apiVersion: {version}\nkind: {kind}\nmetadata: {{namespace: shop, name: {name}, \
-             creationTimestamp: {year}-01-01T00:00:00Z}}\n{spec}\n"
+             creationTimestamp: {year}-01-01T00:00:00Z{of_pod}}}\n{spec}\n"
         )
     })
 }
 
 #[test]
 fn large_objects_of_other_kinds_count_for_their_bytes() {
-    for kind in ["Ingress", "Service", "EndpointSlice", "ConfigMap"] {
+    for kind in ["Ingress", "Service", "EndpointSlice", "ConfigMap", "Pod"] {
         let engine = |object_bytes: u64| {
             world::engine(Settings {
                 bounds: Bounds {
@@ -195,13 +198,13 @@ fn large_objects_of_other_kinds_count_for_their_bytes() {
                 ..Settings::default()
             })
         };
-        let mut bounded = engine(50_000);
+        let mut bounded = engine(40_000);
         let [old, young] = large(kind);
         for object in [&young, &old] {
             bounded.apply(world::changes(object), world::NOW);
         }
         let told: Vec<String> = findings(&bounded);
-        let told = told.iter().filter(|it| it.contains("object-bytes=50000"));
+        let told = told.iter().filter(|it| it.contains("object-bytes=40000"));
         let told: Vec<&String> = told.collect();
         assert_eq!((told.len(), beyond(&bounded)), (1, 1), "{kind}");
         assert!(told[0].contains(&format!("{kind} shop/young")), "{told:?}");
@@ -222,6 +225,96 @@ fn large_objects_of_other_kinds_count_for_their_bytes() {
     });
     least.apply(world::changes(&ingress(0)), world::NOW);
     assert_eq!(beyond(&least), 0);
+}
+
+/// Services with so many labels in their selectors, of 26 bytes each, and so many ports.
+fn services(count: usize, labels: usize, ports: usize) -> String {
+    let list = |count: usize, text: &dyn Fn(usize) -> String| {
+        (0..count).map(text).collect::<Vec<_>>().join(", ")
+    };
+    let labels = list(labels, &|at| format!("label-{at:05}: a-value-{at:05}"));
+    let ports = list(ports, &|at| {
+        format!("{{name: tcp-{at}, port: {}}}", 1_000 + at)
+    });
+    let one = |at: usize| {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{namespace: shop, name: s{at:02}}}\nspec: \
+             {{clusterIP: 10.8.0.{at}, selector: {{{labels}}}, ports: [{ports}]}}\n"
+        )
+    };
+    (1..=count).map(one).collect::<Vec<_>>().join("---\n")
+}
+
+#[test]
+fn objects_of_a_few_kib_count_in_sum_beyond_what_is_free() {
+    let beyond = |object_bytes: u64, objects: &str| {
+        let mut engine = world::engine(Settings {
+            bounds: Bounds {
+                object_bytes,
+                ..Bounds::default()
+            },
+            ..Settings::default()
+        });
+        engine.apply(world::changes(objects), world::NOW);
+        beyond(&engine)
+    };
+    // Each has 5,200 bytes of labels, and counts for some 3,180.
+    let some = services(10, 200, 1);
+    assert_eq!(beyond(16_000, &some), 5);
+    assert_eq!(beyond(32_000, &some), 0);
+    // With 1,820 bytes of labels they are free, and not with 2,210.
+    assert_eq!(beyond(1, &services(10, 70, 1)), 0);
+    assert_eq!(beyond(1, &services(10, 85, 1)), 10);
+}
+
+/// An engine with the sidecar of another namespace, where each may have so many routes.
+fn beside(routes: u64) -> Engine {
+    world::engine(Settings {
+        sidecars: true,
+        views: vec![world::view("other blog app=other sidecar")],
+        bounds: Bounds {
+            routes,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    })
+}
+
+#[test]
+fn ports_of_services_count_for_what_they_take_in_sidecars_of_others() {
+    let seen = |routes: u64, objects: &str| {
+        let mut engine = beside(routes);
+        engine.apply(world::changes(objects), world::NOW);
+        let snapshot = engine.snapshot_of("other").unwrap();
+        (beyond(&engine), snapshot.digest().to_string())
+    };
+    // Of 14 ports ten count, for four routes each: two of five Services are within 100.
+    let (told, some) = seen(100, &services(5, 1, 14));
+    assert_eq!(told, 3);
+    assert_eq!(seen(0, &services(2, 1, 14)), (0, some.clone()));
+    assert_eq!(seen(80, &services(2, 1, 14)), (0, some.clone()));
+    assert_eq!(seen(79, &services(2, 1, 14)).0, 1);
+    assert_ne!(seen(0, &services(5, 1, 14)).1, some);
+    // Few ports need no entry in a ledger.
+    let few = seen(0, &services(5, 1, 4));
+    assert_eq!(seen(1, &services(5, 1, 4)), few);
+    assert_eq!(few.0, 0);
+}
+
+#[test]
+fn a_service_beyond_its_routes_comes_back_once_an_older_one_goes() {
+    let mut engine = beside(100);
+    engine.apply(world::changes(&services(3, 1, 14)), world::NOW);
+    assert_eq!(beyond(&engine), 1);
+    let gone = world::changes("remove Service shop/s01\n");
+    let outcome = engine.apply(gone.clone(), world::NOW);
+    // It was kept, so that nobody has to read it again.
+    assert_eq!((outcome.wanted.len(), beyond(&engine)), (0, 0));
+    let mut fresh = beside(0);
+    fresh.apply(world::changes(&services(3, 1, 14)), world::NOW);
+    fresh.apply(gone, world::NOW);
+    let digest = |engine: &Engine| engine.snapshot_of("other").unwrap().digest().to_string();
+    assert_eq!(digest(&engine), digest(&fresh));
 }
 
 #[test]

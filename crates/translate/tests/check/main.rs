@@ -11,6 +11,7 @@ mod fleet;
 mod goldens;
 mod istio;
 mod large;
+mod owners;
 mod postponed;
 mod products;
 mod properties;

@@ -129,12 +129,7 @@ fn read<'a>(
         }
         known.push(lower);
     }
-    let edit = HeaderEdit {
-        remove: remove.into(),
-        set: set.into(),
-        add: Box::default(),
-    };
-    (edit, refused)
+    (HeaderEdit::new(remove, set, Vec::new()), refused)
 }
 
 /// Whether nginx would put something else in place of a part of a value.

@@ -88,9 +88,7 @@ impl Inquired {
         // What the service may say of a client no client says itself, whoever lets it pass.
         if !inquiry.passed.is_empty() {
             let mut headers = policy.headers.take().unwrap_or_default();
-            let mut remove = headers.request.remove.into_vec();
-            remove.extend(inquiry.passed.iter().cloned());
-            headers.request.remove = remove.into();
+            headers.request = headers.request.removing(inquiry.passed.iter().cloned());
             policy.headers = Some(headers);
         }
         policy.inquiry = (!is_spared).then(|| inquiry.clone());

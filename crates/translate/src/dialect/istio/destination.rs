@@ -159,14 +159,15 @@ fn of_service(
 }
 
 /// Whether an object of a namespace sees a Service: one of its own, or one that is exported to it.
-/// At sidecars the Service itself says who reaches it.
+/// At sidecars one is seen as well that is exported to the caller.
 ///
 /// # Errors
 /// That it does not, as if the Service were not there.
 fn seen(reader: &Reader<'_>, id: &str, exports: &[Box<str>], namespace: &str) -> Result<(), Lost> {
     let own = id.split_once('/').map_or("", |(own, _)| own);
     let is_seen = own == namespace || names::is_exported(exports, own, namespace);
-    if is_seen || reader.view().is_sidecar() {
+    let view = reader.view();
+    if is_seen || (view.is_sidecar() && view.sees(exports, own)) {
         return Ok(());
     }
     let rest = match exports.len() < NAMES_MAX {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use myriad_api::istio::virtual_service::{HttpRetry, HttpRewrite, HttpRoute};
 use myriad_model::{PathRewrite, Policy, Retry, RetryConditions, Rewrite};
 
-use super::headers::{HEADER_BYTES_MAX, headers};
+use super::headers::{EditsLeft, headers};
 use super::rule_problem::RuleProblem;
 use super::{cors, fault};
 use crate::regex::{COSTLY, COSTLY_REMEDY, compiles, has_groups_followed, is_costly};
@@ -63,7 +63,7 @@ pub(crate) fn build(route: &HttpRoute, problems: &mut Vec<RuleProblem>) -> Polic
     policy.headers = rare
         .headers
         .as_ref()
-        .and_then(|it| headers(it, "headers", HEADER_BYTES_MAX, problems));
+        .and_then(|it| headers(it, "headers", EditsLeft::ALL, problems));
     policy
 }
 

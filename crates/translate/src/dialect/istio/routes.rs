@@ -193,7 +193,7 @@ fn add_rule(
 ) {
     let (mut problems, mut needs) = (Vec::new(), Vec::new());
     let mut policy = policy::build(&rule.route, &mut problems);
-    let left = headers::bytes_left(policy.headers.as_deref());
+    let left = headers::EditsLeft::beside(policy.headers.as_deref());
     let mut action = action(reader, rule, left, &mut problems, &mut needs);
     if matches!(action, Action::Forward(_)) {
         policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
@@ -275,6 +275,7 @@ fn is_closed(reader: &Reader<'_>, rule: &Rule) -> bool {
     limits::is_closed(rule)
         || processor::is_closed(rule, reader.settings())
         || policy::is_closed(&rule.route)
+        || headers::is_closed(&rule.route)
         || answer::is_closed(&rule.route)
         || redirect::is_closed(&rule.route)
 }
@@ -433,11 +434,11 @@ impl RuleScene<'_> {
     }
 }
 
-/// The action of a rule. Each of its destinations may add `left` bytes of headers.
+/// The action of a rule. Each of its destinations may change `left` of the headers.
 fn action(
     reader: &mut Reader<'_>,
     rule: &Rule,
-    left: usize,
+    left: headers::EditsLeft,
     problems: &mut Vec<RuleProblem>,
     needs: &mut Vec<Unit>,
 ) -> Action {

@@ -262,21 +262,15 @@ pub(crate) fn judge(service: &VirtualService, known: &ServiceNames) -> Vec<Findi
                     );
                 }
             }
-            if rule::ranges(&matched.destination_subnets).is_none() {
-                let (message, remedy) = rule::NO_RANGE;
+            if let Err((message, remedy)) = rule::ranges(&matched.destination_subnets) {
                 say(field("destinationSubnets"), message.into(), remedy);
             }
         }
     }
     for (at, tcp) in service.spec.tcp.iter().enumerate() {
         for (number, matched) in tcp.matches.iter().enumerate() {
-            if rule::both_ranges(matched).is_none() {
-                let end = match rule::ranges(&matched.destination_subnets) {
-                    Some(_) => "sourceSubnet",
-                    None => "destinationSubnets",
-                };
+            if let Err((end, (message, remedy))) = rule::both_ranges(matched) {
                 let field = format!("spec.tcp[{at}].match[{number}].{end}");
-                let (message, remedy) = rule::NO_RANGE;
                 say(field, message.into(), remedy);
             }
         }

@@ -1,6 +1,7 @@
 //! Facts that units read for sidecars alone, and which of them a change touches.
 
 use std::hash::Hash;
+use std::net::IpAddr;
 
 use myriad_api::{Object, ObjectKey, ObjectKind, Service};
 
@@ -17,6 +18,8 @@ pub(crate) enum MeshFact<'a> {
     Peers(&'a str),
     /// The Services of a namespace that select by a label first.
     Selecting(&'a str, &'a str, &'a str),
+    /// The Services that have an address.
+    Address(IpAddr),
 }
 
 impl Fact for MeshFact<'_> {
@@ -59,7 +62,12 @@ pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn Fn
         Object::PeerAuthentication(peers) => {
             add(hasher.fact(MeshFact::Peers(peers.meta.key.namespace())));
         }
-        Object::Service(service) => selecting(hasher, service).into_iter().for_each(add),
+        Object::Service(service) => {
+            selecting(hasher, service).into_iter().for_each(&mut *add);
+            let addresses = service.addresses.iter();
+            let facts = addresses.map(|it| hasher.fact(MeshFact::Address(it.to_canonical())));
+            facts.for_each(add);
+        }
         _ => {}
     }
 }

@@ -1,15 +1,16 @@
 //! A Service or a ServiceEntry at sidecars that may reach it: routes and stream routes on the
 //! listeners of its ports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use myriad_api::istio::{ServiceEntry, VirtualService};
 use myriad_api::{Finding, Object, ObjectKey, ObjectKind, ServicePort, Severity};
-use myriad_model::{Host, Name, Origin, OriginKind, Resource, Underscores, Value};
+use myriad_model::{Host, Name, Origin, OriginKind, Resource, StreamRoute, Underscores, Value};
 
+use super::owned::{self, Addresses, HostEffect};
 use super::{CaptureKey, captured};
 use crate::dialect::istio::entrance::{Door, Entrance};
 use crate::dialect::istio::narrower::Narrower;
@@ -21,11 +22,13 @@ use crate::resolve::names::{self, broader};
 use crate::resolve::opened::OpenedService;
 use crate::resolve::{Spoken, upstream};
 
-/// The rank of a route where no VirtualService says anything.
+/// The rank of the route of a Service where no VirtualService says anything. ServiceEntries stand
+/// behind it, the older ones first.
 const ROUTE_RANK: u64 = 7 << 56;
 
-/// The rank of stream routes, behind those of rules; the older ones go first.
-const STREAM_ROUTE_RANK: u64 = u64::MAX - (1 << 36);
+/// The ranks of stream routes of one class. Four follow each other: rules for Services, Services,
+/// rules for ServiceEntries, ServiceEntries. In each the older ones go first.
+const CLASS_RANKS: u64 = 1 << 62;
 
 /// One port of one host.
 struct Site<'a> {
@@ -124,32 +127,41 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
     if !reader.view().sees(&spec.export_to, namespace) {
         return;
     }
-    let written = spec.addresses.iter();
-    let addresses: Vec<IpAddr> = written.filter_map(|it| it.parse().ok()).collect();
-    let blocks = spec.addresses.iter().filter_map(|it| it.parse().ok());
-    let blocks: Vec<IpNet> = blocks.map(|it: IpNet| it.trunc()).collect();
-    let written = spec.hosts.iter().map(|host| host.to_ascii_lowercase());
-    for host in written.collect::<BTreeSet<String>>() {
+    let addresses = Addresses::read(reader, entry, output);
+    let mut written: BTreeMap<String, usize> = BTreeMap::new();
+    for (at, host) in spec.hosts.iter().enumerate() {
+        written.entry(host.to_ascii_lowercase()).or_insert(at);
+    }
+    for (host, at) in written {
         let Ok(parsed) = names::host(&host) else {
             continue;
         };
-        let mut hosts = vec![parsed];
-        let of_addresses = addresses.iter().map(IpAddr::to_string);
-        hosts.extend(of_addresses.filter_map(|it| Host::parse(&it).ok()));
+        let service = match owned::judge_host(reader, key, (at, &parsed), output) {
+            HostEffect::Whole => None,
+            HostEffect::Behind(service) => Some(service),
+            HostEffect::None => continue,
+        };
         let mut known = BTreeSet::new();
         for port in &spec.ports {
             if !known.insert(port.number) || !imports(reader, namespace, &host, port.number) {
                 continue;
             }
+            let is_taken = |id: &String| owned::is_taken(reader, id, port.number);
+            if service.as_ref().is_some_and(is_taken) {
+                continue;
+            }
+            let places = addresses.at(reader, namespace, port.number);
+            let mut hosts = vec![parsed.clone()];
+            hosts.extend(places.hosts.iter().cloned());
             let site = Site {
                 key,
                 created: entry.meta.created,
                 host: &host,
                 short: None,
                 hosts: &hosts,
-                addresses: &addresses,
-                ranges: &blocks,
-                is_everywhere: addresses.is_empty() && blocks.is_empty(),
+                addresses: &places.addresses,
+                ranges: &places.blocks,
+                is_everywhere: addresses.is_everywhere,
                 port: port.number,
                 spoken: Spoken::of_word(&port.protocol).unwrap_or(Spoken::Tcp),
                 upstream: upstream::entry_name(namespace, &host, port.number, ""),
@@ -178,6 +190,18 @@ fn endpoints(reader: &mut Reader<'_>, id: &Arc<str>, port: &ServicePort) -> Vec<
         }
     }
     found.into_iter().collect()
+}
+
+/// The addresses of endpoints, which are sorted, that lie within blocks.
+fn within(endpoints: &[IpNet], blocks: &[IpNet]) -> Box<[IpNet]> {
+    let blocks = IpNet::aggregate(&blocks.to_vec());
+    let mut found: Vec<IpNet> = Vec::new();
+    for block in blocks {
+        let from = endpoints.partition_point(|it| it.addr() < block.network());
+        let to = endpoints.partition_point(|it| it.addr() <= block.broadcast());
+        found.extend(endpoints.get(from..to).unwrap_or_default());
+    }
+    found.into()
 }
 
 impl Site<'_> {
@@ -236,8 +260,9 @@ impl Site<'_> {
         keys
     }
 
-    /// The VirtualServices for the host, that which holds first: one for the host itself goes
-    /// before one for a wildcard, then the older.
+    /// The VirtualServices that have a say on the host, that which holds first: one for the host
+    /// itself goes before one for a wildcard, then the older. Whoever owns the host has a say, the
+    /// caller's namespace and the root namespace.
     fn services(&self, reader: &mut Reader<'_>, host: &Host) -> Vec<Arc<VirtualService>> {
         let mut found: Vec<(usize, Arc<VirtualService>)> = Vec::new();
         let mut patterns = vec![host.clone()];
@@ -253,7 +278,8 @@ impl Site<'_> {
         }
         found.retain(|(_, service)| {
             let own = service.meta.key.namespace();
-            reader.view().sees(&service.spec.export_to, own)
+            owned::may_say(reader, own, self.key.namespace())
+                && reader.view().sees(&service.spec.export_to, own)
                 && imports(reader, own, self.host, self.port)
         });
         found.sort_by_key(|(depth, it)| (*depth, it.meta.created, it.meta.key.clone()));
@@ -320,7 +346,11 @@ impl Site<'_> {
         }
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
         let usual = reader.settings().underscores(Underscores::Colliding);
-        let route = captured::route(listeners.clone(), hosts, ROUTE_RANK, upstreams, usual);
+        let rank = match self.is_service() {
+            true => ROUTE_RANK,
+            false => ROUTE_RANK + 1 + self.age(),
+        };
+        let route = captured::route(listeners.clone(), hosts, rank, upstreams, usual);
         self.push(label, Value::Route(Box::new(route)), output);
     }
 
@@ -344,45 +374,70 @@ impl Site<'_> {
             stream::add_captured(reader, (host, label), &tenant, output);
         }
         let mut is_named = false;
-        for (_, resource) in output.resources.iter_mut().skip(before) {
+        for (name, mut resource) in output.resources.split_off(before) {
             if let Value::StreamRoute(stream_route) = &mut resource.value {
-                is_named |= !stream_route.hosts.is_empty();
-                self.narrow(
-                    host,
-                    &mut stream_route.hosts,
-                    &mut stream_route.destinations,
-                );
+                let has_names = !stream_route.hosts.is_empty();
+                stream_route.rank = self.stream_rank(0, stream_route.rank);
+                if !self.narrow(host, stream_route) {
+                    continue;
+                }
+                is_named |= has_names;
             }
+            output.resources.push((name, resource));
         }
         // Who tells names apart leaves nothing to be told without.
         if is_named && self.spoken == Spoken::Tls {
             return;
         }
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
-        let age = self.created.clamp(0, (1 << 34) - 1).unsigned_abs();
-        let mut stream_route =
-            captured::stream_route(listeners.clone(), STREAM_ROUTE_RANK + age, upstreams);
-        self.narrow(
-            host,
-            &mut stream_route.hosts,
-            &mut stream_route.destinations,
-        );
+        let rank = self.stream_rank(1, self.age());
+        let mut stream_route = captured::stream_route(listeners.clone(), rank, upstreams);
+        self.narrow(host, &mut stream_route);
         self.push(label, Value::StreamRoute(Box::new(stream_route)), output);
     }
 
+    fn is_service(&self) -> bool {
+        self.key.kind == ObjectKind::Service
+    }
+
+    /// The age for ranks: the greater, the younger.
+    fn age(&self) -> u64 {
+        self.created.clamp(0, (1 << 34) - 1).unsigned_abs()
+    }
+
+    /// The rank of a stream route, by that among the rules of the site (0) or without any (1).
+    fn stream_rank(&self, class: u64, rank: u64) -> u64 {
+        let class = match self.is_service() {
+            true => class,
+            false => class + 2,
+        };
+        class * CLASS_RANKS + rank.min(CLASS_RANKS - 1)
+    }
+
     /// On a listener of all addresses, a stream route is for those of the site alone; one without
-    /// addresses is known by the name in the handshake.
-    fn narrow(&self, host: &Host, hosts: &mut Box<[Host]>, destinations: &mut Box<[IpNet]>) {
+    /// addresses is known by the name in the handshake. Returns whether it is for any.
+    fn narrow(&self, host: &Host, stream_route: &mut StreamRoute) -> bool {
+        let StreamRoute {
+            hosts,
+            destinations,
+            ..
+        } = stream_route;
         if destinations.is_empty() && !self.ranges.is_empty() {
             let own = self.addresses.iter().copied().map(IpNet::from);
             let mut all: Vec<IpNet> = self.ranges.iter().copied().chain(own).collect();
             all.sort_unstable();
             all.dedup();
             *destinations = all.into();
+        } else if self.is_service() && !self.ranges.is_empty() {
+            *destinations = within(self.ranges, destinations);
+            if destinations.is_empty() {
+                return false;
+            }
         }
         if self.is_everywhere && self.spoken == Spoken::Tls && hosts.is_empty() {
             *hosts = [host.clone()].into();
         }
+        true
     }
 
     fn tenant(

@@ -1,6 +1,7 @@
 //! Objects that are for sidecars, as units read them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use myriad_api::istio::{PeerAuthentication, Sidecar};
@@ -42,6 +43,19 @@ impl<'a> Reader<'a> {
             }
         }
         found
+    }
+
+    /// The Services that have an address in its canonical form, in no order that has a meaning.
+    pub fn services_at(&mut self, address: IpAddr) -> Vec<Arc<Service>> {
+        let fact = self.read(MeshFact::Address(address));
+        self.collect(fact, |object| match object {
+            Object::Service(service) => {
+                let mut addresses = service.addresses.iter();
+                let has = addresses.any(|it| it.to_canonical() == address);
+                has.then_some(service)
+            }
+            _ => None,
+        })
     }
 
     /// The PeerAuthentications of a namespace, in no order that has a meaning.

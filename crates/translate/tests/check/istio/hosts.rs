@@ -89,6 +89,7 @@ pub(super) fn service_entry() -> impl Strategy<Value = String> {
             "out.example",
             "out.example, other.example",
             "v.one.svc.cluster.local",
+            "v.one, v, '*.svc.cluster.local'",
             "'*.example'",
         ][..],
     );
@@ -103,6 +104,7 @@ pub(super) fn service_entry() -> impl Strategy<Value = String> {
         &[
             "resolution: DNS",
             "resolution: NONE",
+            "resolution: NONE, addresses: [10.1.0.1, 10.1.0.2/32, 10.1.0.9]",
             "resolution: DNS_ROUND_ROBIN, endpoints: [{address: in.example}]",
             "resolution: STATIC, endpoints: [{address: 10.9.9.9, labels: {x: '1'}}, \
              {address: 10.9.9.8, weight: 3}]",

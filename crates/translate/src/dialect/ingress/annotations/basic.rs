@@ -112,9 +112,7 @@ impl Basic {
         policy.users = Some(Name::new(secret.clone()));
         policy.realm = self.realm.clone();
         let mut headers = policy.headers.take().unwrap_or_default();
-        let mut remove = headers.request.remove.into_vec();
-        remove.push("authorization".into());
-        headers.request.remove = remove.into();
+        headers.request = headers.request.removing(["authorization".into()]);
         policy.headers = Some(headers);
         true
     }

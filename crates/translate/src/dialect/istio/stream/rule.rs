@@ -25,10 +25,20 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// The longest time to connect where no DestinationRule says otherwise.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The problem of a range that cannot be read, and the remedy.
-pub(super) const NO_RANGE: (&str, &str) = (
+/// The most ranges of a match, as of any list of a stream route.
+const RANGES_MAX: usize = 4_096;
+
+/// The problem with ranges, and the remedy.
+pub(super) type RangeProblem = (&'static str, &'static str);
+
+const NO_RANGE: RangeProblem = (
     "has an entry that is no range of IP addresses, so the match has no effect",
     "write addresses such as 10.0.0.0/8 or 2001:db8::1",
+);
+
+const TOO_MANY_RANGES: RangeProblem = (
+    "has more than 4096 entries, so the match has no effect",
+    "write fewer, or larger ranges",
 );
 
 /// Ranges of addresses; none for all.
@@ -116,23 +126,37 @@ pub(crate) fn blank() -> StreamRoute {
     }
 }
 
-/// The ranges of a match of connections: of clients, and of what they connect to. None where one
-/// cannot be read.
-pub(super) fn both_ranges(written: &TcpMatch) -> Option<(Ranges, Ranges)> {
+/// The ranges of a match of connections: of clients, and of what they connect to.
+///
+/// # Errors
+/// The field that has no effect, and the problem with it.
+pub(super) fn both_ranges(
+    written: &TcpMatch,
+) -> Result<(Ranges, Ranges), (&'static str, RangeProblem)> {
+    let destinations =
+        ranges(&written.destination_subnets).map_err(|it| ("destinationSubnets", it))?;
     let sources = match written.source_subnet.is_empty() {
         true => Box::default(),
-        false => ranges(std::slice::from_ref(&written.source_subnet))?,
+        false => ranges(std::slice::from_ref(&written.source_subnet))
+            .map_err(|it| ("sourceSubnet", it))?,
     };
-    Some((sources, ranges(&written.destination_subnets)?))
+    Ok((sources, destinations))
 }
 
-/// Ranges as written; `None` where one cannot be read.
-pub(super) fn ranges(written: &[Box<str>]) -> Option<Ranges> {
+/// Ranges as written.
+///
+/// # Errors
+/// When one cannot be read, or there are too many.
+pub(super) fn ranges(written: &[Box<str>]) -> Result<Ranges, RangeProblem> {
+    if written.len() > RANGES_MAX {
+        return Err(TOO_MANY_RANGES);
+    }
     let range = |text: &str| match text.parse::<IpAddr>() {
         Ok(address) => Some(IpNet::from(address)),
         Err(_) => text.parse::<IpNet>().ok().map(|range| range.trunc()),
     };
-    written.iter().map(|text| range(text)).collect()
+    let ranges: Option<Ranges> = written.iter().map(|text| range(text)).collect();
+    ranges.ok_or(NO_RANGE)
 }
 
 /// The places of all matches of rules for TLS.
@@ -250,7 +274,7 @@ impl Scene<'_> {
             labels: &written.source_labels,
             namespace: &written.source_namespace,
             sources: Box::default(),
-            destinations: ranges(&written.destination_subnets)?,
+            destinations: ranges(&written.destination_subnets).ok()?,
         };
         let hosts = self.meeting(written, place);
         if hosts.is_empty() {
@@ -274,7 +298,7 @@ impl Scene<'_> {
     ) -> Vec<Matched> {
         let mut found = Vec::new();
         for door in [Door::Stream, Door::TlsStream] {
-            let Some((sources, destinations)) = both_ranges(written) else {
+            let Ok((sources, destinations)) = both_ranges(written) else {
                 return found;
             };
             let asked = Asked {
@@ -444,5 +468,28 @@ impl Scene<'_> {
             | part(place.tenant, 8) << 22
             | part(place.rule, 11) << 11
             | part(place.matched, 11)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::istio::virtual_service::TcpMatch;
+
+    use super::{NO_RANGE, RANGES_MAX, TOO_MANY_RANGES, both_ranges};
+
+    #[test]
+    fn ranges_of_a_match_are_bounded_by_their_number() {
+        let matched = |count: usize, source: &str| TcpMatch {
+            destination_subnets: vec![Box::<str>::from("10.0.0.0/8"); count].into(),
+            source_subnet: source.into(),
+            ..TcpMatch::default()
+        };
+        let (_, most) = both_ranges(&matched(RANGES_MAX, "")).unwrap();
+        assert_eq!(most.len(), RANGES_MAX);
+        let beyond = both_ranges(&matched(RANGES_MAX + 1, ""));
+        assert_eq!(beyond, Err(("destinationSubnets", TOO_MANY_RANGES)));
+        assert!(TOO_MANY_RANGES.0.contains(&RANGES_MAX.to_string()));
+        let unread = both_ranges(&matched(1, "here"));
+        assert_eq!(unread, Err(("sourceSubnet", NO_RANGE)));
     }
 }
