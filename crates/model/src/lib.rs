@@ -46,10 +46,10 @@ pub use resource::{
     ProxyProtocol, RateLimit, Redirect, RedirectParts, RedirectPath, RedirectTarget, Relation,
     Resource, ResourcePlace, Respond, Retry, RetryBudget, RetryConditions, Rewrite, Route,
     RouteView, Routes, Row, SameSite, Setting, Share, Source, SourceRanges, SpanTag, StreamRoute,
-    TRUST_PARTS_MAX, TagValue, Telemetry, Test, TextForm, TlsRedirect, TlsSettings, TlsVersion,
-    TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust, Tunnel, Underscores, Upstream,
-    UpstreamOptions, UpstreamTls, Users, Value, ValueMatch, Warmup, WeightedUpstream, divide,
-    in_order,
+    TRUST_PARTS_MAX, TRUST_SUBJECT_MAX, TagValue, Telemetry, Test, TextForm, TlsRedirect,
+    TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust, Tunnel,
+    Underscores, Upstream, UpstreamOptions, UpstreamTls, Users, Value, ValueMatch, Warmup,
+    WeightedUpstream, divide, in_order,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

@@ -60,7 +60,7 @@ pub use traffic::{
     Abort, AbortAnswer, Delay, Fault, HeaderEdit, HeaderEdits, Mirror, Retry, RetryConditions,
     Share,
 };
-pub use trust::{BadHash, TRUST_PARTS_MAX, Trust, Users};
+pub use trust::{BadHash, TRUST_PARTS_MAX, TRUST_SUBJECT_MAX, Trust, Users};
 pub use upstream::{
     Dns, DnsMode, DnsName, Endpoint, Endpoints, MeshTls, Protocol, Upstream, UpstreamTls,
 };

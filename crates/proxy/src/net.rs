@@ -18,3 +18,4 @@ pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod socket;
 pub(crate) mod stream;
+pub(crate) mod wanted_names;

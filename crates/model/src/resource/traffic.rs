@@ -1,5 +1,6 @@
 //! Rules for requests on their way: retries, faults, copies, changed headers.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::Name;
@@ -149,7 +150,8 @@ pub struct HeaderEdits {
 }
 
 /// The changes to the headers of one direction: removals come first, then values that replace all
-/// fields of the name, then values that are added. Names are lower case.
+/// fields of the name, then values that are added. Names are lower case. What is removed or set is
+/// in [`HeaderEdit::order`], by which names are looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeaderEdit {
     /// Names.
@@ -161,8 +163,80 @@ pub struct HeaderEdit {
 }
 
 impl HeaderEdit {
+    /// The changes, in order; each name is removed once.
+    pub fn new(
+        mut remove: Vec<Box<str>>,
+        mut set: Vec<(Box<str>, Box<str>)>,
+        add: Vec<(Box<str>, Box<str>)>,
+    ) -> Self {
+        remove.sort_unstable_by(|one, other| {
+            HeaderEdit::order(one, other).then_with(|| one.cmp(other))
+        });
+        remove.dedup();
+        set.sort_by(|(one, _), (other, _)| HeaderEdit::order(one, other));
+        HeaderEdit {
+            remove: remove.into(),
+            set: set.into(),
+            add: add.into(),
+        }
+    }
+
+    /// These changes, and further removals.
+    pub fn removing(self, names: impl IntoIterator<Item = Box<str>>) -> Self {
+        let mut remove = self.remove.into_vec();
+        remove.extend(names);
+        HeaderEdit::new(remove, self.set.into_vec(), self.add.into_vec())
+    }
+
+    /// Whether names are in the order in which they are looked for.
+    pub fn is_in_order(&self) -> bool {
+        let goes_first =
+            |one: &str, other: &str| HeaderEdit::order(one, other) != Ordering::Greater;
+        self.remove
+            .is_sorted_by(|one, other| goes_first(one, other))
+            && self
+                .set
+                .is_sorted_by(|(one, _), (other, _)| goes_first(one, other))
+    }
+
+    /// The order of names, in which those are equal that servers may read as the same: in any case,
+    /// and with any punctuation.
+    pub fn order(one: &str, other: &str) -> Ordering {
+        let read = |byte: u8| match byte.is_ascii_alphanumeric() {
+            true => byte.to_ascii_lowercase(),
+            false => b'-',
+        };
+        one.bytes().map(read).cmp(other.bytes().map(read))
+    }
+
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HeaderEdit;
+
+    #[test]
+    fn names_that_servers_may_read_as_the_same_stand_together() {
+        let text = |name: &str| -> Box<str> { name.into() };
+        let names = ["x-b", "x_a", "X-C", "a", "x-a", "x_a"].map(text).to_vec();
+        let pairs = ["x-b", "b", "X_B"].map(|name| (text(name), text("1")));
+        let edit = HeaderEdit::new(names, pairs.to_vec(), Vec::new());
+        let removed: Vec<&str> = edit.remove.iter().map(|name| &**name).collect();
+        assert_eq!(removed, ["a", "x-a", "x_a", "x-b", "X-C"]);
+        let set: Vec<&str> = edit.set.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(set, ["b", "x-b", "X_B"]);
+        assert!(edit.is_in_order());
+        let more = edit.removing(["b", "a"].map(text));
+        assert_eq!(more.remove.len(), 6);
+        assert!(more.is_in_order());
+        let reversed = HeaderEdit {
+            remove: ["b", "a"].map(text).into(),
+            ..HeaderEdit::default()
+        };
+        assert!(!reversed.is_in_order());
     }
 }

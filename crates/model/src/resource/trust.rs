@@ -9,6 +9,10 @@ use bytes::Bytes;
 /// The most certificates and the most revocation lists of one trust.
 pub const TRUST_PARTS_MAX: usize = 1_024;
 
+/// The most authorities of one subject in a trust, of different keys; those behind verify nobody.
+/// A verifier tries the key of each whose subject a certificate names as its issuer.
+pub const TRUST_SUBJECT_MAX: usize = 4;
+
 /// Certificates of authorities and their revocation lists, or else users. Whoever names a trust
 /// that is not there, that cannot be read, or that is of the other sort, verifies nobody and so
 /// admits nobody.

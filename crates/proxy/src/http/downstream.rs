@@ -115,7 +115,9 @@ impl<D: Downstream> RequestTurn<'_, D> {
     /// Carries out a plan, once whoever has to be asked has answered and any wait on purpose is
     /// over.
     pub fn carry_out(&mut self, planned: Planned) -> impl Future<Output = Served> {
-        let Planned { mut plan, waits } = planned;
+        let Planned {
+            mut plan, waits, ..
+        } = planned;
         // What a block takes from around it is there once, the arguments of a function twice.
         async move {
             self.client.belong(self.account.space());

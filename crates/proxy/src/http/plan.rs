@@ -100,6 +100,8 @@ pub struct Forward {
     pub credentials: Credentials,
     /// The connection that the request came by.
     pub ends: Ends,
+    /// The client by its address, as far as it can be told: clients have questions to DNS in turns.
+    pub asker: u64,
     /// The address that the connection was meant for, where it was captured.
     pub original: Option<SocketAddr>,
     /// Fields for the response.

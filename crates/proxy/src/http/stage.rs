@@ -56,6 +56,9 @@ use dry_run::StageVerdict;
 use external::Check;
 use inquiry::Granted;
 
+/// The steps of matching from which on a request is the turn of its connection: some 30 us.
+const COSTLY_STEPS: u32 = 4_096;
+
 /// One stage of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -349,6 +352,9 @@ pub struct Planned {
     pub plan: Plan,
     /// The waits, which are rare.
     pub waits: Option<Box<PlanWaits>>,
+    /// Whether the turn of its connection ends with it, so that others come before the next
+    /// request: the proxy answers itself, or it took long to find out what shall become of it.
+    pub ends_turn: bool,
 }
 
 /// The waits before a plan.
@@ -373,6 +379,7 @@ impl Planned {
         Planned {
             plan: Decided::failed(kind).plan,
             waits: None,
+            ends_turn: true,
         }
     }
 }
@@ -475,9 +482,12 @@ pub fn plan<'h>(
         let route = || tables.route(&visit.listener, head, None, budget).ok();
         trouble::tell(kind, answer.status, &head.host, route);
     }
+    let is_answer = matches!(plan, Plan::Answer(_));
+    let is_costly = head.readings.is_some() || budget.taken() >= COSTLY_STEPS;
     Planned {
         plan,
         waits: waits.then(|| Box::new(PlanWaits { hold, check, delay })),
+        ends_turn: is_answer || is_costly,
     }
 }
 

@@ -3,13 +3,14 @@
 //! A verifier tries every way through a chain, and certificates of one name that might each have
 //! signed each other make very many of them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -24,6 +25,10 @@ const SUBJECT_MAX: usize = 2;
 
 /// The most certificates that are looked at, of those that a peer shows.
 const SHOWN_MAX: usize = 24;
+
+/// The most authorities of one subject in a mesh: as many as its controllers trust at all, each of
+/// which follows another.
+pub(crate) const MESH_SUBJECT_MAX: usize = 16;
 
 /// The certificates that lead from a peer's own towards an authority, by their names and no
 /// further than `depth` where that is not 0. Others are left out, and so the chain is not believed
@@ -70,6 +75,25 @@ pub(crate) fn issuers<'a>(
     found
 }
 
+/// The authorities of a trust in their order, each once, and of one subject the first alone, as
+/// many as may be: a verifier tries the key of each that has the name of a certificate's issuer.
+/// None where not a single one can be read.
+pub(crate) fn authorities(roots: &[Bytes], subject_max: usize) -> Option<Arc<RootCertStore>> {
+    let mut store = RootCertStore::empty();
+    let all = roots.iter().map(|der| CertificateDer::from(&**der));
+    store.add_parsable_certificates(all);
+    let (mut known, mut of_subject) = (HashSet::new(), HashMap::new());
+    store.roots.retain(|authority| {
+        if !known.insert(authority.clone()) {
+            return false;
+        }
+        let count = of_subject.entry(authority.subject.clone()).or_insert(0);
+        *count += 1;
+        *count <= subject_max
+    });
+    (!store.is_empty()).then(|| Arc::new(store))
+}
+
 /// Verifies servers as the library does, by the certificates alone that lead to an authority.
 #[derive(Debug)]
 pub(crate) struct InOrder(pub(crate) Arc<WebPkiServerVerifier>);
@@ -113,10 +137,11 @@ impl ServerCertVerifier for InOrder {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
     use rustls::pki_types::CertificateDer;
 
-    use super::{DEPTH_MAX, SUBJECT_MAX, issuers};
+    use super::{DEPTH_MAX, SUBJECT_MAX, authorities, issuers};
 
     type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -158,6 +183,26 @@ mod tests {
         let found = issuers(leaf.der(), &shown, 1);
         assert_eq!(found.iter().collect::<Vec<_>>(), [second.der()]);
         assert!(issuers(&CertificateDer::from(&b"no"[..]), &shown, 0).is_empty());
+    }
+
+    #[test]
+    fn few_authorities_of_one_subject_count_and_each_of_them_once() {
+        let bytes = |it: &Issuer| Bytes::from(it.der().to_vec());
+        let [one, other] = [root("one"), root("other")].map(|it| bytes(&it));
+        let mut same: Vec<Bytes> = (0..6).map(|_| bytes(&root("same"))).collect();
+        let first = authorities(&same[..4], 4).unwrap();
+        assert_eq!(first.len(), 4);
+        // Copies take no place, and nor do others.
+        same.insert(1, same[0].clone());
+        same.insert(2, one);
+        same.push(other);
+        same.push(Bytes::from_static(b"no"));
+        let found = authorities(&same, 4).unwrap();
+        assert_eq!(found.len(), 6);
+        let of_same = found.roots.iter().filter(|it| first.roots.contains(it));
+        assert_eq!(of_same.count(), 4);
+        assert_eq!(authorities(&same, 16).unwrap().len(), 8);
+        assert!(authorities(&[Bytes::from_static(b"no")], 4).is_none());
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! One thread asks for the whole process, started by the first question, so that no worker has
 //! sockets, timers or caches of DNS. It keeps nothing: whoever asks keeps what it is told. No
 //! namespace has more than a quarter of the questions, so that one whose names nobody answers does
-//! not hold up those of another.
+//! not hold up those of another. Its clients have them in turns.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -21,12 +22,15 @@ use hickory_resolver::{TokioResolver, system_conf};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::task;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
+use self::lane::{Lane, LaneBounds, Turn};
 use super::border::{Border, BorderSettings};
 use crate::limits::namespace_max;
 use crate::random::hash::hash;
+
+mod lane;
 
 /// The most addresses that are used of one answer.
 pub(crate) const ADDRESSES_MAX: usize = 64;
@@ -36,6 +40,10 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one server has before it is asked again, or another one is.
 const TRY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a question may hold up others of its namespace: far longer than servers take that
+/// answer at all.
+const QUICK: Duration = Duration::from_millis(500);
 
 /// How often one question is asked where nobody answers.
 const TRIES: usize = 3;
@@ -49,7 +57,17 @@ const ASKED_MAX: usize = 256;
 /// The lanes that namespaces are divided over by hash.
 const LANES: usize = 256;
 
-/// The class of namespaces among hashes.
+/// The most questions of a lane that are asked beyond [`QUICK`].
+const SLOW_MAX: usize = namespace_max(namespace_max(ASKED_MAX));
+
+/// The bounds of a lane.
+const LANE: LaneBounds = LaneBounds {
+    quick: namespace_max(ASKED_MAX) - SLOW_MAX,
+    slow: SLOW_MAX,
+    waiting: namespace_max(WAITING_MAX),
+};
+
+/// The class of namespaces, and of names that are known, among hashes.
 const CLASS: u8 = 15;
 
 /// How often it is looked whether the system's files are others.
@@ -94,22 +112,14 @@ struct Inner {
     border: Border,
     /// The number of questions without an answer.
     asking: AtomicUsize,
-    lanes: Box<[Lane]>,
+    /// The questions of namespaces. Those that share a lane by chance share what it has.
+    lanes: Box<[Arc<Lane>]>,
     /// The thread's end for questions; none where it could not be started.
     questions: OnceLock<Option<mpsc::Sender<Question>>>,
 }
 
-/// The questions of a namespace, so that names which nobody answers hold up no others. Namespaces
-/// that share a lane by chance share what it has.
-struct Lane {
-    /// Places for those that are being asked.
-    places: Arc<Semaphore>,
-    /// Questions that have no answer yet.
-    asking: AtomicUsize,
-}
-
 /// A question that somebody waits for.
-struct Waiting<'a>([&'a AtomicUsize; 2]);
+struct Waiting<'a>(&'a AtomicUsize);
 
 /// How questions ended.
 #[derive(Clone, Default)]
@@ -124,7 +134,7 @@ struct Question {
     host: Box<str>,
     answer: oneshot::Sender<Result<Found, NameError>>,
     /// One of its owner, given back once it is answered, or given up.
-    place: OwnedSemaphorePermit,
+    place: Turn,
 }
 
 /// The addresses of a host; at least one, at most [`ADDRESSES_MAX`].
@@ -181,7 +191,7 @@ impl Names {
                 settings,
                 counters,
                 asking: AtomicUsize::new(0),
-                lanes: (0..LANES).map(|_| Lane::new()).collect(),
+                lanes: (0..LANES).map(|_| Arc::new(Lane::new(LANE))).collect(),
                 questions: OnceLock::new(),
             }),
         }
@@ -194,23 +204,30 @@ impl Names {
 
     /// The addresses of a host, asked for by an upstream of an owner, which [`owner`] tells. One
     /// with a dot is asked for as it is; only others are looked for in the search domains of the
-    /// system.
+    /// system. The asker is the client that has chosen the host, by a number; where there is none,
+    /// the question has a turn of its own.
     ///
     /// # Errors
     /// When it has none, or nobody can tell within [`TIMEOUT`].
-    pub async fn look_up(&self, owner: u64, host: &str) -> Result<Found, NameError> {
+    pub async fn look_up(
+        &self,
+        owner: u64,
+        asker: Option<u64>,
+        host: &str,
+    ) -> Result<Found, NameError> {
         if let Ok(ip) = host.parse() {
             return Ok(Found {
                 addresses: vec![ip],
                 ttl: self.inner.settings.ttl_max,
             });
         }
-        let answered = tokio::time::timeout(TIMEOUT, self.ask(owner, host)).await;
+        let asker = asker.unwrap_or_else(|| hash(CLASS, host));
+        let answered = tokio::time::timeout(TIMEOUT, self.ask((owner, asker), host)).await;
         answered.unwrap_or(Err(NameError::Failed))
     }
 
-    /// Asks once the owner has a place, however long that takes.
-    async fn ask(&self, owner: u64, host: &str) -> Result<Found, NameError> {
+    /// Asks once it is the asker's turn among those of the owner, however long that takes.
+    async fn ask(&self, (owner, asker): (u64, u64), host: &str) -> Result<Found, NameError> {
         let inner = &*self.inner;
         let start = || {
             start(inner.settings.clone(), inner.counters.clone())
@@ -218,17 +235,20 @@ impl Names {
                 .ok()
         };
         let questions = inner.questions.get_or_init(start).as_ref();
-        let waiting = inner.wait(owner).zip(questions);
-        let Some(((lane, _waiting), questions)) = waiting else {
+        let waiting = inner.wait(owner, asker).zip(questions);
+        let Some(((place, _waiting), questions)) = waiting else {
             inner.counters.refused.inc();
             return Err(NameError::Failed);
         };
-        let place = lane.places.clone().acquire_owned().await;
+        let Ok(place) = place.await else {
+            inner.counters.refused.inc();
+            return Err(NameError::Failed);
+        };
         let (answer, answered) = oneshot::channel();
         let question = Question {
             host: host.into(),
             answer,
-            place: place.map_err(|_| NameError::Failed)?,
+            place,
         };
         if questions.try_send(question).is_err() {
             inner.counters.refused.inc();
@@ -244,32 +264,22 @@ pub(crate) fn owner(namespace: &str) -> u64 {
 }
 
 impl Inner {
-    /// One more question of an owner, and its lane; none where too many wait already.
-    fn wait(&self, owner: u64) -> Option<(&Lane, Waiting<'_>)> {
+    /// One more question of an asker among those of an owner, and the place that it waits for;
+    /// none where too many wait already.
+    fn wait(&self, owner: u64, asker: u64) -> Option<(oneshot::Receiver<Turn>, Waiting<'_>)> {
         let lane = self.lanes.get((owner >> 32) as usize % LANES)?;
-        let waiting = Waiting([&self.asking, &lane.asking]);
-        let [all, own] = waiting
-            .0
-            .map(|asking| asking.fetch_add(1, Ordering::Relaxed));
-        let max = WAITING_MAX + ASKED_MAX;
-        (all < max && own < namespace_max(max)).then_some((lane, waiting))
-    }
-}
-
-impl Lane {
-    fn new() -> Self {
-        Lane {
-            places: Arc::new(Semaphore::new(namespace_max(ASKED_MAX))),
-            asking: AtomicUsize::new(0),
+        let waiting = Waiting(&self.asking);
+        let all = self.asking.fetch_add(1, Ordering::Relaxed);
+        if all >= WAITING_MAX + ASKED_MAX {
+            return None;
         }
+        Some((lane.enter(asker)?, waiting))
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        for asking in self.0 {
-            asking.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -299,9 +309,8 @@ async fn run(settings: NameSettings, counters: Counters, mut inbox: mpsc::Receiv
         server.look(&settings.servers);
         let (resolver, counters) = (server.resolver.clone(), counters.clone());
         task::spawn_local("dns question", async move {
-            let _places = (place, question.place);
-            let asked = tokio::time::timeout(TIMEOUT, ask(resolver.as_deref(), &question.host));
-            let mut found = asked.await.unwrap_or(Err(NameError::Failed));
+            let _place = place;
+            let mut found = ask_in_time(resolver.as_deref(), &question.host, question.place).await;
             match &mut found {
                 Ok(found) => {
                     found.ttl = found.ttl.clamp(ttl_min, ttl_max.max(ttl_min));
@@ -318,6 +327,23 @@ async fn run(settings: NameSettings, counters: Counters, mut inbox: mpsc::Receiv
             let _ = question.answer.send(found);
         });
     }
+}
+
+/// Asks within [`TIMEOUT`]. Beyond [`QUICK`] the place is the next question's, and where there is
+/// no other one this question is given up.
+async fn ask_in_time(
+    resolver: Option<&TokioResolver>,
+    host: &str,
+    mut place: Turn,
+) -> Result<Found, NameError> {
+    let mut asking = pin!(tokio::time::timeout(TIMEOUT, ask(resolver, host)));
+    let early = tokio::time::timeout(QUICK, asking.as_mut()).await;
+    let asked = match early {
+        Ok(asked) => asked,
+        Err(_) if place.step_aside() => asking.await,
+        Err(_) => return Err(NameError::Failed),
+    };
+    asked.unwrap_or(Err(NameError::Failed))
 }
 
 /// The resolver, as the settings or the system's files say.

@@ -358,7 +358,10 @@ impl Tls {
             }
         };
         received.drain(..used.min(received.len()));
-        self.partial = received;
+        // What a ClientHello has taken is not kept for as long as its connection lives.
+        if !received.is_empty() {
+            self.partial = received;
+        }
         self.plain.append(&mut early);
         Ok(blocked)
     }

@@ -21,6 +21,7 @@ use super::client;
 use crate::codec::client::ClientAddress;
 use crate::codec::field::is_read_as;
 use crate::codec::head::Head;
+use crate::pattern::Budget;
 use crate::route::access_policies::AccessPolicies;
 use crate::route::claims::VerifiedClaims;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -51,6 +52,8 @@ pub struct JudgedRequest<'a, 'h> {
     pub token: Option<VerifiedClaims<'a>>,
     /// How many proxies in front of this one are believed.
     pub trusted_hops: usize,
+    /// The steps that the request has left.
+    pub budget: &'a Budget,
 }
 
 /// A stream of bytes to be judged.
@@ -142,6 +145,7 @@ pub fn admits_stream(
         principal: stream.principal,
         head: None,
         token: None,
+        budget: &Budget::default(),
     };
     let asked = fitting(custom(access_policies, stream.listener), &facts);
     asked.is_empty() && weigh(access_policies, stream.listener, &facts, counts).is_admitted
@@ -228,6 +232,8 @@ struct Facts<'a, 'h> {
     /// None for a stream.
     head: Option<&'a Head<'h>>,
     token: Option<VerifiedClaims<'a>>,
+    /// Each value of a test takes a step, and one of a field another for four fields of the head.
+    budget: &'a Budget,
 }
 
 impl<'a, 'h> Facts<'a, 'h> {
@@ -244,6 +250,7 @@ impl<'a, 'h> Facts<'a, 'h> {
             principal: visit.principal(),
             head: Some(request.head),
             token: request.token,
+            budget: request.budget,
         }
     }
 
@@ -279,9 +286,17 @@ impl<'a, 'h> Facts<'a, 'h> {
         is_any && (test.none.is_empty() || !fits(&test.none, !closes))
     }
 
-    /// Whether any value of a property fits. `wide` looks at every reading of it.
+    /// Whether any value of a property fits. `wide` looks at every reading of it, and what cannot
+    /// be looked at any more fits there.
     fn fit_form(&self, subject: &AccessSubject, form: &AccessMatcher, wide: bool) -> bool {
         use AccessSubject as Subject;
+        let fields = match (subject, self.head) {
+            (Subject::Header(_), Some(head)) => head.fields.len() / 4,
+            _ => 0,
+        };
+        if !self.budget.take(1 + fields) {
+            return wide;
+        }
         let spiffe = || self.principal.and_then(Spiffe::read);
         match subject {
             Subject::Principal => self.principal.is_some_and(|it| fits(form, it)),
@@ -310,7 +325,11 @@ impl<'a, 'h> Facts<'a, 'h> {
             Subject::Presenter => self.fit_claim("azp", form),
             Subject::Claim(path) => self.fit_path(path, form),
             Subject::Host => self.head.is_some_and(|head| fits_host(form, head)),
-            Subject::Method => self.head.is_some_and(|head| fits(form, head.method)),
+            Subject::Method => self.head.is_some_and(|head| match wide {
+                // Some servers take methods in any case.
+                true => fits_any_case(form, head.method),
+                false => fits(form, head.method),
+            }),
             Subject::Path => self.head.is_some_and(|head| {
                 let readings = head.readings.as_deref();
                 path::fits(form, &head.path, readings, wide)
@@ -411,8 +430,12 @@ fn fits_number(form: &AccessMatcher, number: u16) -> bool {
 
 /// Hosts have no case, and one without a port is that host on any port.
 fn fits_host(form: &AccessMatcher, head: &Head<'_>) -> bool {
+    fits_any_case(form, head.authority) || fits_any_case(form, &head.host)
+}
+
+fn fits_any_case(form: &AccessMatcher, value: &str) -> bool {
     let same = |text: &str, value: &str| value.eq_ignore_ascii_case(text);
-    let fits_one = |value: &str| match form {
+    match form {
         AccessMatcher::Exact(text) => same(text, value),
         AccessMatcher::Prefix(text) => value.get(..text.len()).is_some_and(|it| same(text, it)),
         AccessMatcher::Suffix(text) => {
@@ -423,8 +446,7 @@ fn fits_host(form: &AccessMatcher, head: &Head<'_>) -> bool {
         }
         AccessMatcher::Present => !value.is_empty(),
         AccessMatcher::Template(_) | AccessMatcher::Block(_) => false,
-    };
-    fits_one(head.authority) || fits_one(&head.host)
+    }
 }
 
 /// Several fields of a name are one list (RFC 9110, section 5.3), which is what is compared.
@@ -455,7 +477,9 @@ fn fits_fields(
     let mut joined = first;
     for value in fields {
         is_fit |= wide && fits(form, &value);
-        joined = Cow::Owned(format!("{joined},{value}"));
+        let list = joined.to_mut();
+        list.push(',');
+        list.push_str(&value);
     }
     is_fit || fits(form, &joined)
 }

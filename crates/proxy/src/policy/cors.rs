@@ -41,7 +41,7 @@ pub fn additions(
     };
     let allowed = if any {
         &b"*"[..]
-    } else if cors.origins.iter().any(|known| matches(known, origin))
+    } else if (cors.origins.iter()).any(|known| budget.take(1) && matches(known, origin))
         || patterns
             .iter()
             .any(|pattern| pattern.is_match(origin, budget))

@@ -1,7 +1,10 @@
 //! Changes to headers on their way.
 //!
 //! Edits never touch what frames a message or belongs to one connection, whatever they say: such
-//! names are passed over here, where every edit comes by.
+//! names are passed over here, where every edit comes by. A name is looked for by halves, since a
+//! rule may change many and each field is compared with them.
+
+use std::cmp::Ordering;
 
 use myriad_model::HeaderEdit;
 
@@ -18,6 +21,8 @@ pub struct Edits<'a> {
 impl<'a> Edits<'a> {
     /// Edits of which either may be missing.
     pub fn new(first: Option<&'a HeaderEdit>, second: Option<&'a HeaderEdit>) -> Self {
+        let mut both = first.iter().chain(&second);
+        debug_assert!(both.all(|edit| edit.is_in_order()));
         Edits {
             first: first.filter(|edit| !edit.is_empty()),
             second: second.filter(|edit| !edit.is_empty()),
@@ -80,8 +85,16 @@ fn put<'a>(
 /// Whether an edit takes away what is there of a name, also where only servers behind would take
 /// that for the edit's.
 fn replaces(edit: &HeaderEdit, name: &str) -> bool {
-    let is_it = |own: &str| is_read_as(name, own);
-    edit.remove.iter().any(|own| is_it(own)) || edit.set.iter().any(|(own, _)| is_it(own))
+    is_listed(&edit.remove, |own| own, name) || is_listed(&edit.set, |(own, _)| own, name)
+}
+
+/// Whether a name is, or may be read as, one of those in the order of edits.
+fn is_listed<T>(sorted: &[T], own: impl Fn(&T) -> &str, name: &str) -> bool {
+    let order = |it: &T| HeaderEdit::order(own(it), name);
+    let before = sorted.partition_point(|it| order(it) == Ordering::Less);
+    let rest = sorted.get(before..).unwrap_or_default().iter();
+    rest.take_while(|it| order(it) == Ordering::Equal)
+        .any(|it| is_read_as(name, own(it)))
 }
 
 /// Whether a name may be edited: the head of a message is more than its fields, and what frames
@@ -104,9 +117,11 @@ fn is_value(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use myriad_model::HeaderEdit;
 
-    use super::Edits;
+    use super::{Edits, is_listed};
 
     type Pairs<'a> = &'a [(&'a str, &'a str)];
 
@@ -117,11 +132,13 @@ mod tests {
                 .map(|(name, value)| ((*name).into(), (*value).into()))
                 .collect()
         };
-        HeaderEdit {
-            remove: remove.iter().map(|name| (*name).into()).collect(),
-            set: pairs(set),
-            add: pairs(add),
-        }
+        let remove = remove.iter().map(|name| (*name).into()).collect();
+        HeaderEdit::new(remove, pairs(set), pairs(add))
+    }
+
+    fn counted<'a>(looked: &Cell<usize>, own: &'a str) -> &'a str {
+        looked.set(looked.get() + 1);
+        own
     }
 
     /// The names of these fields after the edits.
@@ -159,6 +176,29 @@ mod tests {
         let second = edit(&["x-a"], &[("x-c", "2")], &[("x-b", "2")]);
         let edits = Edits::new(Some(&first), Some(&second));
         assert_eq!(edited(edits, &["x-c", "x-d"]), "x-d x-b=1 x-c=2 x-b=2");
+    }
+
+    #[test]
+    fn a_name_is_looked_for_by_halves_in_any_spelling() {
+        let names: Vec<String> = (0..4_096).map(|it| format!("x-{it}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let edit = edit(&names, &[("y_a", "1"), ("y-b", "2")], &[]);
+        let looked = Cell::new(0);
+        for (name, is_there) in [
+            ("x-0", true),
+            ("X_4095", true),
+            ("x-4096", false),
+            ("a", false),
+            ("z", false),
+        ] {
+            looked.set(0);
+            let found = is_listed(&edit.remove, |own| counted(&looked, own), name);
+            assert_eq!(found, is_there, "{name}");
+            assert!(looked.get() <= 16, "{} for {name}", looked.get());
+        }
+        let edits = Edits::new(Some(&edit), None);
+        let kept = ["X-17", "y-a", "y_a", "Y.B", "y-c"];
+        assert_eq!(edited(edits, &kept), "y-a y-c y_a=1 y-b=2");
     }
 
     #[test]

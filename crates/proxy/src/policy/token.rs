@@ -1,7 +1,5 @@
 //! Signed tokens (RFC 7519, RFC 7515): who a request says that it comes from.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -12,10 +10,15 @@ use smallvec::SmallVec;
 
 use crate::codec::field::{Field, KnownField, is_read_as};
 use crate::codec::head::Head;
+use crate::pattern::Budget;
 use crate::route::access_policies::AccessPolicies;
 use crate::route::claims::{Claims, VerifiedClaims, each_text};
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::keys::{Algorithm, KeySet};
+
+mod remembered;
+
+pub use remembered::Remembered;
 
 /// The longest token.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
@@ -25,9 +28,6 @@ const TOKENS_MAX: usize = 16;
 
 /// How far clocks may differ, in seconds.
 const SKEW_S: i64 = 60;
-
-/// The most verified tokens that a worker remembers, twice over.
-const REMEMBERED_MAX: usize = 512;
 
 /// The request has a token that is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,20 +85,6 @@ impl KeptToken {
     }
 }
 
-/// Tokens whose signature was verified lately: a full younger generation becomes the older one.
-#[derive(Default)]
-pub struct Remembered {
-    younger: RefCell<HashMap<Box<str>, Kept, foldhash::fast::RandomState>>,
-    older: RefCell<HashMap<Box<str>, Kept, foldhash::fast::RandomState>>,
-}
-
-/// A token, and the keys that verified it: others may not.
-#[derive(Clone)]
-struct Kept {
-    keys: Arc<KeySet>,
-    claims: Arc<Claims>,
-}
-
 /// The place of a token in a request.
 #[derive(Clone, Copy)]
 enum TokenLocation<'a> {
@@ -108,7 +94,8 @@ enum TokenLocation<'a> {
 }
 
 /// Looks for tokens and verifies them. None where there is no token. Of several valid ones that of
-/// the first issuer counts.
+/// the first issuer counts. Signatures take steps of the request's budget, and a token that is not
+/// verified before that is spent is not valid.
 ///
 /// # Errors
 /// A token that is not valid, in a place that an issuer names: an endpoint might go by it.
@@ -118,6 +105,7 @@ pub fn authenticate<'a>(
     head: &Head<'_>,
     remembered: &Remembered,
     now: i64,
+    budget: &Budget,
 ) -> Result<Option<Verified<'a>>, BadToken> {
     let mut tokens: SmallVec<[Presented; 2]> = SmallVec::new();
     let (mut failures, mut is_refused) = (0, false);
@@ -144,7 +132,7 @@ pub fn authenticate<'a>(
             };
             let claims = keys
                 .now()
-                .and_then(|keys| verify(token, &keys, remembered))
+                .and_then(|keys| verify(token, &keys, remembered, budget))
                 .filter(|claims| is_acceptable(claims, issuer, now));
             let Some(claims) = claims else {
                 failures += 1;
@@ -287,40 +275,28 @@ impl Verified<'_> {
     }
 }
 
-impl Remembered {
-    fn get(&self, token: &str, keys: &Arc<KeySet>) -> Option<Arc<Claims>> {
-        let is_by = |known: &&Kept| Arc::ptr_eq(&known.keys, keys);
-        let younger = self.younger.borrow();
-        if let Some(known) = younger.get(token).filter(is_by) {
-            return Some(known.claims.clone());
-        }
-        drop(younger);
-        let known = self.older.borrow().get(token).filter(is_by).cloned()?;
-        let claims = known.claims.clone();
-        self.put(token, known);
-        Some(claims)
-    }
-
-    fn put(&self, token: &str, known: Kept) {
-        let mut younger = self.younger.borrow_mut();
-        if younger.len() >= REMEMBERED_MAX {
-            self.older.replace(std::mem::take(&mut younger));
-        }
-        younger.insert(token.into(), known);
-    }
-}
-
 /// The claims of a token whose signature one of the keys made.
-fn verify(token: &str, keys: &Arc<KeySet>, remembered: &Remembered) -> Option<Arc<Claims>> {
+fn verify(
+    token: &str,
+    keys: &Arc<KeySet>,
+    remembered: &Remembered,
+    budget: &Budget,
+) -> Option<Arc<Claims>> {
     if let Some(claims) = remembered.get(token, keys) {
         return Some(claims);
     }
-    let claims = Arc::new(read(token, keys)?);
-    let known = Kept {
-        keys: keys.clone(),
-        claims: claims.clone(),
+    if remembered.is_refused(token, keys) {
+        return None;
+    }
+    let Some(claims) = Unverified::parse(token)?.verify_within(keys, budget) else {
+        // One that was not tried with all keys may be valid.
+        if !budget.is_spent() {
+            remembered.refuse(token, keys);
+        }
+        return None;
     };
-    remembered.put(token, known);
+    let claims = Arc::new(claims);
+    remembered.put(token, keys.clone(), claims.clone());
     Some(claims)
 }
 
@@ -371,8 +347,13 @@ impl<'a> Unverified<'a> {
 
     /// Its claims, where a key made its signature.
     pub fn verify(&self, keys: &KeySet) -> Option<Claims> {
+        self.verify_within(keys, &Budget::default())
+    }
+
+    fn verify_within(&self, keys: &KeySet, budget: &Budget) -> Option<Claims> {
         let message = self.message.as_bytes();
-        if !keys.verifies(self.algorithm, self.key_id(), message, &self.signature) {
+        let by = (self.algorithm, self.key_id());
+        if !keys.verifies(by, message, &self.signature, budget) {
             return None;
         }
         let decoded = URL_SAFE_NO_PAD.decode(self.payload).ok()?;

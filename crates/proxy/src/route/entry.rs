@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Host, Name, Origin, PathRewrite, PathView, ResourcePlace, RouteView, Routes, SealedArc,
-    Test, Value, in_order,
+    Action, Host, Name, Origin, PathRewrite, PathView, Policy, ResourcePlace, RouteView, Routes,
+    SealedArc, Test, Value, in_order,
 };
 
 use super::leaf::has_listener;
@@ -256,10 +256,12 @@ impl RouteEntry {
         }
     }
 
-    /// Whether somebody may not ask, or not so often, or nobody may.
+    /// Whether somebody may not ask, or not so often, or is judged by a processor, or nobody may.
     pub(super) fn is_restricted(&self) -> bool {
+        let restricts =
+            |it: &Policy| it.restricts() || !it.rate_limits.is_empty() || it.processor.is_some();
         let policy = self.route().map(|route| route.policy);
-        self.is_closed() || policy.is_some_and(|it| it.restricts() || !it.rate_limits.is_empty())
+        self.is_closed() || policy.is_some_and(|it| restricts(it))
     }
 
     pub(super) fn matches_path(&self, path: &str, budget: &Budget) -> bool {

@@ -57,7 +57,7 @@ impl IdentityEntry {
         let certificate = seal(Value::Certificate(Box::new(certificate)));
         IdentityEntry {
             certificate: Arc::new(CertificateEntry::new(certificate)),
-            trust: Arc::new(TrustEntry::new(seal(Value::Trust(Box::new(roots))))),
+            trust: Arc::new(TrustEntry::of_mesh(seal(Value::Trust(Box::new(roots))))),
             trust_domains,
         }
     }

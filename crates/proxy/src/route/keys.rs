@@ -11,6 +11,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use myriad_model::TokenKeys;
 use serde_json::Value;
 
+use crate::pattern::Budget;
+
+/// The steps of a request's budget for trying a signature with one key: some 60 us.
+pub const SIGNATURE_STEPS: usize = 8_192;
+
 /// The most keys that are taken of one set.
 const KEYS_MAX: usize = 64;
 
@@ -118,29 +123,36 @@ impl KeySet {
         ids.any(|known| known == id)
     }
 
-    /// Whether any key, or the one of an id, made a signature.
+    /// Whether any key, or the one of an id, made a signature. Every key that is tried takes its
+    /// steps; none is tried once they are spent.
     pub fn verifies(
         &self,
-        algorithm: Algorithm,
-        id: Option<&str>,
+        (algorithm, id): (Algorithm, Option<&str>),
         message: &[u8],
         signature: &[u8],
+        budget: &Budget,
     ) -> bool {
         // A key without an id may be the one that was meant.
         let is_meant = |key: &&Key| match (id, key.id.as_deref()) {
             (Some(id), Some(known)) => id == known,
             _ => true,
         };
-        let mut meant = self.keys.iter().filter(is_meant);
-        meant.any(|key| key.verifies(algorithm, message, signature))
+        let meant = self.keys.iter().filter(is_meant);
+        let mut tried = meant.filter(|key| key.is_for(algorithm));
+        tried.any(|key| budget.take(SIGNATURE_STEPS) && key.verifies(algorithm, message, signature))
     }
 }
 
 impl Key {
+    fn is_for(&self, algorithm: Algorithm) -> bool {
+        let is_material_for = match &self.material {
+            Material::Rsa { .. } => rsa_parameters(algorithm).is_some(),
+            Material::Point(only, _) => *only == algorithm,
+        };
+        is_material_for && self.algorithm.is_none_or(|only| only == algorithm)
+    }
+
     fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
-        if self.algorithm.is_some_and(|only| only != algorithm) {
-            return false;
-        }
         match &self.material {
             Material::Rsa { modulus, exponent } => {
                 let Some(parameters) = rsa_parameters(algorithm) else {

@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
-use myriad_model::{Host, Name, SealedArc, StreamRoute, host::Pattern};
+use myriad_model::{Host, Name, SealedArc, SourceRanges, StreamRoute, host::Pattern};
 use smallvec::SmallVec;
 
 use super::leaf::{Hosted, Keyed, has_listener, place};
@@ -21,6 +20,9 @@ pub struct StreamRouteEntry {
     sealed: SealedArc,
     /// Hashes of the names of upstreams, in their order.
     upstreams: SmallVec<[u64; 1]>,
+    /// The client addresses, and those that clients connect to, sorted.
+    sources: SourceRanges,
+    destinations: SourceRanges,
 }
 
 /// The key that stream routes are found by.
@@ -65,11 +67,19 @@ pub struct Arrival<'a> {
 impl StreamRouteEntry {
     /// The entry of a stream route; none for another kind of resource.
     pub fn new(sealed: SealedArc) -> Option<Self> {
-        let shares = sealed.stream_route()?.upstreams.iter();
+        let stream_route = sealed.stream_route()?;
+        let shares = stream_route.upstreams.iter();
         let upstreams = shares
             .map(|share| entry::hash_of(&share.upstream))
             .collect();
-        Some(StreamRouteEntry { sealed, upstreams })
+        let sources = stream_route.sources.iter().copied().collect();
+        let destinations = stream_route.destinations.iter().copied().collect();
+        Some(StreamRouteEntry {
+            sealed,
+            upstreams,
+            sources,
+            destinations,
+        })
     }
 
     /// The resource.
@@ -137,8 +147,8 @@ impl StreamRouteEntry {
         };
         stream_route.terminate == arrival.is_terminated
             && has_listener(&stream_route.listeners, arrival.listener)
-            && is_within(&stream_route.sources, Some(arrival.client))
-            && is_within(&stream_route.destinations, arrival.own)
+            && is_within(&self.sources, Some(arrival.client))
+            && is_within(&self.destinations, arrival.own)
     }
 }
 
@@ -244,10 +254,9 @@ fn in_order(mut stream_routes: Vec<Arc<StreamRouteEntry>>) -> StreamRoutes {
 }
 
 /// Whether an address is within any range; every address is, where there is no range.
-fn is_within(ranges: &[IpNet], address: Option<IpAddr>) -> bool {
-    let address = address.map(|address| address.to_canonical());
-    ranges.is_empty()
-        || address.is_some_and(|address| ranges.iter().any(|range| range.contains(&address)))
+fn is_within(ranges: &SourceRanges, address: Option<IpAddr>) -> bool {
+    let contains = |address: IpAddr| ranges.contains(address.to_canonical());
+    ranges.is_empty() || address.is_some_and(contains)
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use myriad_model::{ClientAuthMode, SealedArc};
+use myriad_model::{ClientAuthMode, SealedArc, TRUST_SUBJECT_MAX};
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::pki_types::CertificateRevocationListDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
 use super::leaf::Keyed;
+use crate::net::chain;
 use crate::random::hash::hash;
 
 const CLASS: u8 = 12;
@@ -24,6 +25,8 @@ pub struct TrustEntry {
     hash: u64,
     /// The resource.
     pub sealed: SealedArc,
+    /// The most authorities of one subject.
+    subject_max: usize,
     roots: OnceLock<Option<Arc<RootCertStore>>>,
     required: OnceLock<Verifier>,
     optional: OnceLock<Verifier>,
@@ -40,9 +43,19 @@ pub fn hash_of(name: &str) -> u64 {
 impl TrustEntry {
     /// A trust that nobody has read.
     pub fn new(sealed: SealedArc) -> Self {
+        TrustEntry::with(sealed, TRUST_SUBJECT_MAX)
+    }
+
+    /// The trust of the mesh, that nobody has read.
+    pub fn of_mesh(sealed: SealedArc) -> Self {
+        TrustEntry::with(sealed, chain::MESH_SUBJECT_MAX)
+    }
+
+    fn with(sealed: SealedArc, subject_max: usize) -> Self {
         TrustEntry {
             hash: hash_of(sealed.name()),
             sealed,
+            subject_max,
             roots: OnceLock::new(),
             required: OnceLock::new(),
             optional: OnceLock::new(),
@@ -53,10 +66,7 @@ impl TrustEntry {
     pub fn roots(&self) -> Option<Arc<RootCertStore>> {
         let read = || {
             let trust = self.sealed.trust()?;
-            let mut store = RootCertStore::empty();
-            let all = trust.roots.iter().map(|der| CertificateDer::from(&**der));
-            let (taken, _) = store.add_parsable_certificates(all);
-            (taken > 0).then(|| Arc::new(store))
+            chain::authorities(&trust.roots, self.subject_max)
         };
         self.roots.get_or_init(read).clone()
     }

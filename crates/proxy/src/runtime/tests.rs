@@ -33,6 +33,7 @@ mod tls;
 mod told;
 mod trusted;
 mod tunnels;
+mod turns;
 mod upstreams;
 mod websocket;
 mod windows;

@@ -11,6 +11,7 @@ use myriad_model::StreamRoute;
 
 use super::account::{Ending, StreamAccount};
 use super::tunnel;
+use crate::admission::silent::source_of;
 use crate::admission::spaces::NOBODY;
 use crate::admission::tunnel::TunnelHeld;
 use crate::balance::outlier::EndpointOutcome;
@@ -231,7 +232,11 @@ async fn lead(
     account.set_upstream(room.local, &upstream);
     let host = taken.sni.as_deref().unwrap_or("");
     let answer = upstream
-        .answer(&room.local.names, host, visit.original())
+        .answer(
+            &room.local.names,
+            (host, source_of(visit.client.ip())),
+            visit.original(),
+        )
         .await?;
     let pool = answer
         .as_ref()

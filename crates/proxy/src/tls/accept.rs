@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 
 use myriad_model::{ClientAuth, ClientAuthMode, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
@@ -18,6 +19,7 @@ use super::key::ParsedKeys;
 use super::tickets::TicketKeys;
 use super::{client, shown};
 use crate::admission::share::Owner;
+use crate::admission::spaces::spots;
 use crate::codec::buffer::Buffer;
 use crate::limits::{Limits, Reached};
 use crate::net::record::Tls;
@@ -30,6 +32,10 @@ use crate::route::tables::{Answerer, Tables};
 use crate::route::trust::TrustEntry;
 use crate::telemetry::count::{Count, Counts};
 use crate::telemetry::refusal::PeerRefusal;
+
+/// The memory of a handshake that waits for its client, in bytes, beside what has arrived: about
+/// what rustls keeps of its keys, transcript and messages.
+const HANDSHAKE_BYTES: usize = 8 << 10;
 
 /// Settings of handshakes that no domain answers for.
 static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default);
@@ -229,8 +235,22 @@ impl Handshakes {
         drop(hello.received);
         let mut tls = Box::new(tls);
         let offer = choice.offer();
-        let shaking =
-            poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)));
+        let mut held = gate.local.fairness.holdings.connection();
+        held.belong(spots(choice.owner.namespace));
+        let mut until = i64::MAX;
+        let shaking = poll_fn(|context| {
+            let step = tls.poll_handshake(context, &mut |step| {
+                with_chosen(&offer, &mut until, step);
+            });
+            if step.is_pending() {
+                // The client may take its time from here on.
+                if !held.may_grow() {
+                    return Poll::Ready(Err(HandshakeError::Shed));
+                }
+                held.set(HANDSHAKE_BYTES + tls.buffered());
+            }
+            step.map_err(HandshakeError::Io)
+        });
         timeout(gate.local.limits.handshake_timeout, shaking).await??;
         let secured = choice.secured(&tls, hello.sni, &gate.local.counts);
         Ok(Accepted::Secured(tls, secured, stream_route))

@@ -17,7 +17,9 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use super::distinguished_name::DistinguishedText;
+use super::tickets::until;
 use crate::net::chain;
+use crate::net::wanted_names::WantedNames;
 use crate::route::downstream_connection::VerifiedPeer;
 use crate::upstream::secure::is_identity;
 
@@ -29,6 +31,8 @@ pub struct Asking {
     pub trust: Arc<dyn ClientCertVerifier>,
     /// The request for a certificate.
     pub auth: Arc<ClientAuth>,
+    /// The names that it asks for.
+    pub(crate) names: WantedNames,
     /// The trust domains of which a certificate has to be (SPIFFE), where peers are those of the
     /// mesh; empty for all.
     pub mesh: Option<Arc<[Box<str>]>>,
@@ -62,10 +66,12 @@ impl ClientCertVerifier for Asking {
         let verified = self.trust.verify_client_cert(leaf, &issuers, now)?;
         let domains = self.mesh.as_deref();
         let is_admitted = domains.is_none_or(|domains| is_workload(leaf, domains));
-        match is_admitted && satisfies(&self.auth, leaf) {
-            true => Ok(verified),
-            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        if !is_admitted || !satisfies(&self.auth, &self.names, leaf) {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
         }
+        // A session that is resumed is not verified again.
+        until::limit(until::end_of(leaf, &issuers, now));
+        Ok(verified)
     }
 
     fn verify_tls12_signature(
@@ -179,37 +185,12 @@ fn is_workload(leaf: &CertificateDer<'_>, trust_domains: &[Box<str>]) -> bool {
 }
 
 /// Whether a certificate is one of those that a server asks for by name or hash.
-pub fn satisfies(auth: &ClientAuth, leaf: &CertificateDer<'_>) -> bool {
+pub(crate) fn satisfies(auth: &ClientAuth, names: &WantedNames, leaf: &CertificateDer<'_>) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else {
         return false;
     };
-    has_name(auth, &parsed) && has_hash(auth, leaf, &parsed)
-}
-
-fn has_name(auth: &ClientAuth, parsed: &X509Certificate<'_>) -> bool {
-    if auth.subject_alt_names.is_empty() {
-        return true;
-    }
-    let Ok(Some(extension)) = parsed.subject_alternative_name() else {
-        return false;
-    };
-    let mut names = extension.value.general_names.iter();
-    names.any(|name| {
-        let mut wanted = auth.subject_alt_names.iter();
-        wanted.any(|wanted| match name {
-            GeneralName::DNSName(name) => name.eq_ignore_ascii_case(wanted),
-            GeneralName::URI(text) | GeneralName::RFC822Name(text) => **text == **wanted,
-            GeneralName::IPAddress(octets) => {
-                wanted
-                    .parse()
-                    .is_ok_and(|address: std::net::IpAddr| match address {
-                        std::net::IpAddr::V4(address) => address.octets() == **octets,
-                        std::net::IpAddr::V6(address) => address.octets() == **octets,
-                    })
-            }
-            _ => false,
-        })
-    })
+    let has_name = names.is_empty() || names.are_held(&parsed);
+    has_name && has_hash(auth, leaf, &parsed)
 }
 
 fn has_hash(auth: &ClientAuth, leaf: &CertificateDer<'_>, parsed: &X509Certificate<'_>) -> bool {
@@ -238,7 +219,9 @@ mod tests {
 
     use myriad_base::clock;
     use myriad_model::{ClientAuth, ClientAuthMode};
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+    };
     use rustls::crypto::aws_lc_rs;
     use rustls::pki_types::{CertificateDer, UnixTime};
     use rustls::server::WebPkiClientVerifier;
@@ -246,6 +229,8 @@ mod tests {
     use rustls::{CertificateError, Error, RootCertStore};
 
     use super::Asking;
+    use crate::net::wanted_names::WantedNames;
+    use crate::tls::tickets::until;
 
     type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -281,6 +266,7 @@ mod tests {
                 certificate_hashes: Box::default(),
                 depth: 0,
             }),
+            names: WantedNames::default(),
             mesh: None,
         }
     }
@@ -307,6 +293,32 @@ mod tests {
         let refused = verified(&asking, &leaf(&forger), &many);
         let unknown = Error::InvalidCertificate(CertificateError::UnknownIssuer);
         assert_eq!(refused, Err(unknown));
+    }
+
+    #[test]
+    fn a_session_lasts_no_longer_than_the_certificate_that_it_was_made_by() {
+        let root = authority("root", None);
+        let mut params = CertificateParams::new(vec!["leaf".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2100, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, &root).unwrap().der().clone();
+        for (mode, end) in [
+            (ClientAuthMode::Required, 4_102_444_800),
+            (ClientAuthMode::Optional, 4_102_444_800),
+            // It is verified again whenever it is resumed.
+            (ClientAuthMode::Shown, i64::MAX),
+        ] {
+            let mut asking = asking(&root);
+            asking.auth = Arc::new(ClientAuth {
+                mode,
+                ..ClientAuth::clone(&asking.auth)
+            });
+            let mut until = i64::MAX;
+            until::around(&mut until, &mut || {
+                assert_eq!(verified(&asking, &leaf, &[]), Ok(()));
+            });
+            assert_eq!(until, end, "{mode:?}");
+        }
     }
 
     #[test]

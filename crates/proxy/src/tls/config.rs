@@ -16,7 +16,8 @@ use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use smallvec::SmallVec;
 
 use super::client::Asking;
-use super::tickets::{TicketKeys, Ticketer};
+use super::tickets::{TicketKeys, Ticketer, until};
+use crate::net::wanted_names::WantedNames;
 use crate::route::trust::TrustEntry;
 
 /// The protocols that peers of the mesh settle on, in the order of preference. Those that speak
@@ -105,10 +106,11 @@ impl Configs {
     }
 }
 
-/// Calls `step`, in which a handshake that asks for a certificate gets one of these.
-pub fn with_chosen(offer: &Offer, step: &mut dyn FnMut()) {
+/// Calls `step`, in which a handshake that asks for a certificate gets one of these. Its session
+/// may be resumed until then, or for as long as is found out in it; see [`until`].
+pub fn with_chosen(offer: &Offer, until: &mut i64, step: &mut dyn FnMut()) {
     CHOSEN.set(offer.clone());
-    step();
+    until::around(until, step);
     CHOSEN.set(Offer::new());
 }
 
@@ -125,9 +127,12 @@ fn build(
         Some((auth, _)) => {
             let trust = trust.and_then(|trust| trust.verifier(auth.mode));
             let trust = trust.ok_or_else(|| rustls::Error::General("no authority".to_owned()))?;
-            let auth = auth.clone();
-            let mesh = want.mesh.clone();
-            builder.with_client_cert_verifier(Arc::new(Asking { trust, auth, mesh }))
+            builder.with_client_cert_verifier(Arc::new(Asking {
+                trust,
+                auth: auth.clone(),
+                names: WantedNames::new(&auth.subject_alt_names),
+                mesh: want.mesh.clone(),
+            }))
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(Chosen));

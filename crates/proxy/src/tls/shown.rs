@@ -13,6 +13,7 @@ use x509_parser::prelude::FromDer;
 use super::client;
 use super::distinguished_name::DistinguishedText;
 use crate::net::chain;
+use crate::net::wanted_names::WantedNames;
 use crate::route::shown_certificate::{CertificateVerdict, ShownCertificate};
 use crate::route::trust::TrustEntry;
 
@@ -61,10 +62,12 @@ fn verify(
     let Some(verifier) = trust.verifier(auth.mode) else {
         return REFUSED;
     };
+    // Nobody asks for names where routes judge, so there is nothing to read.
+    let names = WantedNames::new(&auth.subject_alt_names);
     let issuers = chain::issuers(leaf, issuers, auth.depth.into());
     let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
     match verifier.verify_client_cert(leaf, &issuers, UnixTime::since_unix_epoch(now)) {
-        Ok(_) if client::satisfies(auth, leaf) => CertificateVerdict::Verified,
+        Ok(_) if client::satisfies(auth, &names, leaf) => CertificateVerdict::Verified,
         Err(Error::InvalidCertificate(error)) => verdict_of(&error),
         Ok(_) | Err(_) => REFUSED,
     }

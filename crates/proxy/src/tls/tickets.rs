@@ -6,6 +6,7 @@
 //! given, the other replicas of a gateway.
 
 mod keys;
+pub mod until;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const SKEW_SECONDS: i64 = 300;
 
 /// Raised when the same settings are told by other bytes than before, or tickets have another
 /// form: processes of both forms then resume no session of each other.
-const FORM: u8 = 2;
+const FORM: u8 = 3;
 
 const NAME_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
@@ -88,17 +89,18 @@ impl Ticketer {
         Some(derived)
     }
 
-    /// A ticket that is made at a time, in seconds since the epoch.
-    fn seal(&self, plain: &[u8], now: i64) -> Option<Vec<u8>> {
+    /// A ticket that is made at a time, and good until another at most, in seconds since the epoch.
+    fn seal(&self, plain: &[u8], now: i64, until: i64) -> Option<Vec<u8>> {
         let derived = self.derived(now)?;
         let key = derived.keys.first()?;
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
-        let around = NAME_BYTES + NONCE_LEN + TIME_BYTES + AES_256_GCM.tag_len();
+        let around = NAME_BYTES + NONCE_LEN + 2 * TIME_BYTES + AES_256_GCM.tag_len();
         let mut ticket = Vec::with_capacity(around + plain.len());
         ticket.extend_from_slice(&key.name);
         ticket.extend_from_slice(&nonce);
         ticket.extend_from_slice(plain);
+        ticket.extend_from_slice(&until.to_be_bytes());
         ticket.extend_from_slice(&now.to_be_bytes());
         let sealed = ticket.get_mut(NAME_BYTES + NONCE_LEN..)?;
         let nonce = Nonce::assume_unique_for_key(nonce);
@@ -109,7 +111,7 @@ impl Ticketer {
         Some(ticket)
     }
 
-    /// The content of a ticket that is good at a time.
+    /// The content of a ticket that is good at a time. What is made of it ends when it does.
     fn open(&self, ticket: &[u8], now: i64) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
@@ -120,13 +122,17 @@ impl Ticketer {
         let opened = key
             .aead
             .open_in_place(nonce, Aad::from(&key.name), &mut plain);
-        let (session, made) = opened.ok()?.split_last_chunk::<TIME_BYTES>()?;
+        let (rest, made) = opened.ok()?.split_last_chunk::<TIME_BYTES>()?;
+        let (session, until) = rest.split_last_chunk::<TIME_BYTES>()?;
         let age = now.checked_sub(i64::from_be_bytes(*made))?;
+        let until = i64::from_be_bytes(*until);
         let length = session.len();
+        if now > until || !(-SKEW_SECONDS..LIFETIME_SECONDS).contains(&age) {
+            return None;
+        }
+        until::limit(until);
         plain.truncate(length);
-        (-SKEW_SECONDS..LIFETIME_SECONDS)
-            .contains(&age)
-            .then_some(plain)
+        Some(plain)
     }
 }
 
@@ -146,7 +152,7 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.seal(plain, clock::unix_seconds())
+        self.seal(plain, clock::unix_seconds(), until::get())
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {

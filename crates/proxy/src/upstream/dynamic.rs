@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use myriad_model::{Dns, DnsMode, Host, UpstreamOptions};
@@ -18,10 +18,16 @@ use crate::random::hash::hash;
 /// the longest is forgotten, with its connections.
 pub const HOSTS_MAX: usize = SHELVES * SHELF_HOSTS_MAX;
 
+/// The most hosts of one upstream that are kept though nobody has answered for them yet. They take
+/// no place of those above.
+pub const UNANSWERED_MAX: usize = SHELVES * SHELF_UNANSWERED_MAX;
+
 /// Hosts are kept apart by hash, so that hardly any two workers wait for each other.
 const SHELVES: usize = 16;
 
 const SHELF_HOSTS_MAX: usize = 64;
+
+const SHELF_UNANSWERED_MAX: usize = 32;
 
 /// The class of hosts among hashes.
 const CLASS: u8 = 14;
@@ -42,7 +48,15 @@ struct Shared {
     shelves: [Mutex<Shelf>; SHELVES],
 }
 
-type Shelf = HashMap<Box<str>, Slot, RandomState>;
+#[derive(Default)]
+struct Shelf {
+    /// Hosts that had addresses when they were put here.
+    answered: Hosts,
+    /// Hosts that nobody has answered for yet.
+    unanswered: Hosts,
+}
+
+type Hosts = HashMap<Box<str>, Slot, RandomState>;
 
 struct Slot {
     resolution: Arc<Resolution>,
@@ -87,20 +101,33 @@ impl Dynamic {
         }
     }
 
-    /// The endpoints of a host.
+    /// The endpoints of a host that a client asks for, which a number stands for.
     ///
     /// # Errors
     /// When no pattern covers it, or it has no address that may be connected to.
-    pub async fn answer(&self, names: &Names, host: &str) -> Result<Arc<DnsAnswer>, Failure> {
-        let resolution = self.resolution(host).ok_or(FailureKind::Unresolved)?;
-        resolution.answer(names).await
+    pub async fn answer(
+        &self,
+        names: &Names,
+        host: &str,
+        asker: u64,
+    ) -> Result<Arc<DnsAnswer>, Failure> {
+        let (host, port) = self.covered(host).ok_or(FailureKind::Unresolved)?;
+        let found = self.resolution(&host, port);
+        let (resolution, is_kept) = found.ok_or(FailureKind::Unresolved)?;
+        let answer = resolution.answer_to(names, Some(asker)).await?;
+        if !is_kept {
+            self.keep(&host, &resolution);
+        }
+        Ok(answer)
     }
 
     /// How many hosts are kept.
     pub fn len(&self) -> usize {
         let shelves = self.shared.shelves.iter();
-        let lengths =
-            shelves.map(|shelf| shelf.lock().unwrap_or_else(PoisonError::into_inner).len());
+        let lengths = shelves.map(|shelf| {
+            let shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            shelf.answered.len() + shelf.unanswered.len()
+        });
         lengths.sum()
     }
 
@@ -109,8 +136,8 @@ impl Dynamic {
         self.len() == 0
     }
 
-    fn resolution(&self, host: &str) -> Option<Arc<Resolution>> {
-        let shared = &*self.shared;
+    /// A host as it is kept, and the port of its endpoints; none where no pattern covers it.
+    fn covered<'a>(&self, host: &'a str) -> Option<(Cow<'a, str>, u16)> {
         let host = host.strip_suffix('.').unwrap_or(host);
         let host = match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => Cow::Owned(host.to_ascii_lowercase()),
@@ -120,26 +147,32 @@ impl Dynamic {
         if host.parse::<IpAddr>().is_ok() || host.starts_with('[') {
             return None;
         }
-        let mut patterns = shared.patterns.iter();
+        let mut patterns = self.shared.patterns.iter();
         let (_, port) = patterns.find(|(pattern, _)| pattern.covers(&host))?;
         Host::parse(&host).ok()?;
-        let place = usize::try_from(hash(CLASS, &host) >> 32).unwrap_or(0) % SHELVES;
-        let mut shelf = shared
-            .shelves
-            .get(place)?
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        Some((host, *port))
+    }
+
+    fn shelf(&self, host: &str) -> Option<MutexGuard<'_, Shelf>> {
+        let place = usize::try_from(hash(CLASS, host) >> 32).unwrap_or(0) % SHELVES;
+        let shelf = self.shared.shelves.get(place)?;
+        Some(shelf.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The resolution of a host, and whether it is kept among those that were answered.
+    fn resolution(&self, host: &str, port: u16) -> Option<(Arc<Resolution>, bool)> {
+        let shared = &*self.shared;
+        let mut shelf = self.shelf(host)?;
         let asked_ms = now_ms();
-        if let Some(slot) = shelf.get_mut(&*host) {
+        if let Some(slot) = shelf.answered.get_mut(host) {
             slot.asked_ms = asked_ms;
-            return Some(slot.resolution.clone());
+            return Some((slot.resolution.clone(), true));
         }
-        if shelf.len() >= SHELF_HOSTS_MAX {
-            let oldest = shelf.iter().min_by_key(|(_, slot)| slot.asked_ms);
-            let oldest = oldest.map(|(host, _)| host.clone());
-            oldest.and_then(|host| shelf.remove(&host));
+        if let Some(slot) = shelf.unanswered.get_mut(host) {
+            slot.asked_ms = asked_ms;
+            return Some((slot.resolution.clone(), false));
         }
-        let mut dns = Dns::strict(&*host, *port);
+        let mut dns = Dns::strict(host, port);
         dns.mode = DnsMode::Dynamic;
         let (manner, options) = (shared.manner.clone(), shared.options.clone());
         let resolution = Arc::new(Resolution::new(shared.owner, dns, manner, options, None));
@@ -147,8 +180,41 @@ impl Dynamic {
             resolution: resolution.clone(),
             asked_ms,
         };
-        shelf.insert(host.into(), slot);
-        Some(resolution)
+        make_room(&mut shelf.unanswered, SHELF_UNANSWERED_MAX);
+        shelf.unanswered.insert(host.into(), slot);
+        Some((resolution, false))
+    }
+
+    /// Keeps a host that was answered, in a place that none without an answer takes.
+    fn keep(&self, host: &str, resolution: &Arc<Resolution>) {
+        let Some(mut shelf) = self.shelf(host) else {
+            return;
+        };
+        shelf.unanswered.remove(host);
+        if shelf.answered.contains_key(host) {
+            return;
+        }
+        let slot = Slot {
+            resolution: resolution.clone(),
+            asked_ms: now_ms(),
+        };
+        make_room(&mut shelf.answered, SHELF_HOSTS_MAX);
+        shelf.answered.insert(host.into(), slot);
+    }
+}
+
+/// Forgets a host where another would be one too many: one without an address first, and among
+/// equals the one that nobody asked for the longest.
+fn make_room(hosts: &mut Hosts, max: usize) {
+    if hosts.len() < max {
+        return;
+    }
+    let missed_least = hosts
+        .iter()
+        .min_by_key(|(_, slot)| (slot.resolution.is_answered(), slot.asked_ms))
+        .map(|(host, _)| host.clone());
+    if let Some(host) = missed_least {
+        hosts.remove(&host);
     }
 }
 
@@ -160,10 +226,12 @@ mod tests {
     use myriad_base::metrics::Metrics;
     use myriad_model::{Dns, DnsMode, UpstreamOptions};
 
-    use super::{Dynamic, HOSTS_MAX};
+    use super::{Dynamic, HOSTS_MAX, Resolution, UNANSWERED_MAX};
     use crate::balance::TransportSettings;
     use crate::net::name_server::{NameServer, Saying};
     use crate::net::names::{NameSettings, Names};
+
+    const CLIENT: u64 = 9;
 
     fn names(server: &NameServer) -> Names {
         let settings = NameSettings {
@@ -180,6 +248,10 @@ mod tests {
         Dynamic::new(0, &dns, TransportSettings::shared(None), options, before)
     }
 
+    fn ask(dynamic: &Dynamic, host: &str) -> (Arc<Resolution>, bool) {
+        dynamic.resolution(host, 443).unwrap()
+    }
+
     fn at(ip: &str) -> Saying {
         Saying::Addresses(vec![ip.parse::<IpAddr>().unwrap()], 60)
     }
@@ -191,8 +263,9 @@ mod tests {
         let dynamic = dynamic("**.example.com", None);
         for host in ["a.example.com", "b.a.example.com"] {
             server.say(host, at("93.184.216.34"));
-            let answer = dynamic.answer(&names, host).await.unwrap();
-            let again = dynamic.answer(&names, &host.to_ascii_uppercase()).await;
+            let answer = dynamic.answer(&names, host, CLIENT).await.unwrap();
+            let upper = host.to_ascii_uppercase();
+            let again = dynamic.answer(&names, &upper, CLIENT).await;
             assert!(Arc::ptr_eq(&answer, &again.unwrap()));
             let target = &answer.pool.members().next().unwrap().target;
             assert_eq!(target.address, "93.184.216.34:443".parse().unwrap());
@@ -206,7 +279,10 @@ mod tests {
             "",
             "a b.example.com",
         ] {
-            assert!(dynamic.answer(&names, host).await.is_err(), "{host}");
+            assert!(
+                dynamic.answer(&names, host, CLIENT).await.is_err(),
+                "{host}"
+            );
             assert_eq!(server.asked(host), 0);
         }
     }
@@ -218,10 +294,18 @@ mod tests {
         let dynamic = dynamic("**.example.com", None);
         let both = ["10.0.0.1", "93.184.216.34"].map(|ip| ip.parse().unwrap());
         server.say("both.example.com", Saying::Addresses(both.into(), 60));
-        let answer = dynamic.answer(&names, "both.example.com").await.unwrap();
+        let answer = dynamic
+            .answer(&names, "both.example.com", CLIENT)
+            .await
+            .unwrap();
         assert_eq!(answer.pool.len(), 1);
         server.say("inside.example.com", at("169.254.169.254"));
-        assert!(dynamic.answer(&names, "inside.example.com").await.is_err());
+        assert!(
+            dynamic
+                .answer(&names, "inside.example.com", CLIENT)
+                .await
+                .is_err()
+        );
     }
 
     #[tokio::test]
@@ -229,17 +313,59 @@ mod tests {
         let server = NameServer::start();
         let names = names(&server);
         let before = dynamic("**.example.com", None);
-        for number in 0..HOSTS_MAX + 500 {
-            before
-                .resolution(&format!("h{number}.example.com"))
-                .unwrap();
+        for number in 0..UNANSWERED_MAX + 500 {
+            ask(&before, &format!("h{number}.example.com"));
         }
-        assert!((HOSTS_MAX / 2..=HOSTS_MAX).contains(&before.len()));
+        assert!((UNANSWERED_MAX / 2..=UNANSWERED_MAX).contains(&before.len()));
         server.say("a.example.com", at("93.184.216.34"));
-        let answer = before.answer(&names, "a.example.com").await.unwrap();
+        let answer = before
+            .answer(&names, "a.example.com", CLIENT)
+            .await
+            .unwrap();
         let same = dynamic("**.example.com", Some(&before));
-        let known = same.answer(&names, "a.example.com").await.unwrap();
+        let known = same.answer(&names, "a.example.com", CLIENT).await.unwrap();
         assert!(Arc::ptr_eq(&answer, &known));
         assert!(dynamic("**.example.org", Some(&before)).is_empty());
+    }
+
+    #[tokio::test]
+    async fn hosts_without_an_answer_take_no_place_of_those_that_have_one() {
+        let server = NameServer::start();
+        let names = names(&server);
+        let dynamic = dynamic("**.example.com", None);
+        let hosts: Vec<String> = (0..100).map(|it| format!("h{it}.example.com")).collect();
+        for host in &hosts {
+            server.say(host, at("93.184.216.34"));
+            // One is asked for while others come, and is not forgotten for them.
+            let (resolution, is_kept) = ask(&dynamic, host);
+            assert!(!is_kept);
+            for number in 0..50 {
+                ask(&dynamic, &format!("{number}.{host}"));
+            }
+            resolution.answer(&names).await.unwrap();
+            dynamic.keep(host, &resolution);
+        }
+        for number in 0..4 * HOSTS_MAX {
+            ask(&dynamic, &format!("r{number}.example.com"));
+        }
+        for host in &hosts {
+            dynamic.answer(&names, host, CLIENT).await.unwrap();
+            assert_eq!(server.asked(host), 1, "{host}");
+        }
+        assert!(dynamic.len() <= UNANSWERED_MAX + hosts.len());
+    }
+
+    #[tokio::test]
+    async fn hosts_that_are_answered_are_bounded_too() {
+        let server = NameServer::start();
+        let names = names(&server);
+        let dynamic = dynamic("**.example.com", None);
+        server.say("a.example.com", at("93.184.216.34"));
+        let (answered, _) = ask(&dynamic, "a.example.com");
+        answered.answer(&names).await.unwrap();
+        for number in 0..HOSTS_MAX + 500 {
+            dynamic.keep(&format!("h{number}.example.com"), &answered);
+        }
+        assert!((HOSTS_MAX / 2..=HOSTS_MAX + 1).contains(&dynamic.len()));
     }
 }

@@ -156,15 +156,15 @@ impl UpstreamEntry {
     }
 
     /// The endpoints that DNS tells of now; none where it is not asked. The host is that of the
-    /// request, and `original` is what the client's connection was meant for, where it was
-    /// captured.
+    /// request, `asker` is the client by its address, and `original` is what the client's
+    /// connection was meant for, where it was captured.
     ///
     /// # Errors
     /// When there is no address.
     pub async fn answer(
         &self,
         names: &Names,
-        host: &str,
+        (host, asker): (&str, u64),
         original: Option<SocketAddr>,
     ) -> Result<Option<Arc<DnsAnswer>>, Failure> {
         let answer = match &self.resolution {
@@ -174,7 +174,7 @@ impl UpstreamEntry {
             },
             None => return Ok(None),
             Some(Resolving::Listed(resolution)) => resolution.answer(names).await,
-            Some(Resolving::Named(dynamic)) => dynamic.answer(names, host).await,
+            Some(Resolving::Named(dynamic)) => dynamic.answer(names, host, asker).await,
         };
         answer.map(Some)
     }

@@ -112,6 +112,19 @@ impl Resolution {
     /// # Errors
     /// When no name has an address.
     pub async fn answer(&self, names: &Names) -> Result<Arc<DnsAnswer>, Failure> {
+        self.answer_to(names, None).await
+    }
+
+    /// The endpoints, where a client has chosen the name, as [`Names::look_up`] has it. A name that
+    /// was answered before is asked for in a turn of its own.
+    ///
+    /// # Errors
+    /// When no name has an address.
+    pub async fn answer_to(
+        &self,
+        names: &Names,
+        asker: Option<u64>,
+    ) -> Result<Arc<DnsAnswer>, Failure> {
         let answer = match self.shared.known() {
             Known::Young(answer) => answer,
             Known::Old(answer) => {
@@ -119,12 +132,18 @@ impl Resolution {
                 answer
             }
             // Boxed, because this is rare.
-            Known::Nothing => Box::pin(self.shared.ask_first(names)).await,
+            Known::Nothing => Box::pin(self.shared.ask_first(names, asker)).await,
         };
         if answer.pool.is_empty() {
             return Err(FailureKind::Unresolved.into());
         }
         Ok(answer)
+    }
+
+    /// Whether it has addresses, however old they are.
+    pub fn is_answered(&self) -> bool {
+        let answer = self.shared.answer.load_full();
+        answer.is_some_and(|answer| !answer.pool.is_empty())
     }
 
     fn refresh(&self, names: &Names) {
@@ -133,7 +152,7 @@ impl Resolution {
         }
         let (shared, names) = (self.shared.clone(), names.clone());
         task::spawn_local("dns refresh", async move {
-            shared.ask(&names).await;
+            shared.ask(&names, None).await;
             shared.is_asking.store(false, Ordering::Release);
         });
     }
@@ -159,21 +178,21 @@ impl Shared {
         }
     }
 
-    async fn ask_first(&self, names: &Names) -> Arc<DnsAnswer> {
+    async fn ask_first(&self, names: &Names, asker: Option<u64>) -> Arc<DnsAnswer> {
         let _first = self.first.lock().await;
         match self.known() {
             Known::Young(answer) | Known::Old(answer) => answer,
-            Known::Nothing => self.ask(names).await,
+            Known::Nothing => self.ask(names, asker).await,
         }
     }
 
     /// Asks for those names that are too old.
-    async fn ask(&self, names: &Names) -> Arc<DnsAnswer> {
+    async fn ask(&self, names: &Names, asker: Option<u64>) -> Arc<DnsAnswer> {
         let before = self.answer.load_full();
         let wanted = self.dns.names.iter().enumerate();
         let told = join_all(wanted.map(|(index, name)| {
             let before = before.as_ref().and_then(|before| before.told.get(index));
-            look_up((names, self.owner), name, self.dns.mode, before)
+            look_up((names, self.owner, asker), name, self.dns.mode, before)
         }))
         .await;
         let until = told.iter().map(|told| told.until).min();
@@ -248,7 +267,7 @@ fn weight(dns: &Dns, name: &DnsName, addresses: usize) -> u32 {
 /// The addresses of a name, in an order of their own. While no server answers, those before serve
 /// better than nothing; what DNS says that there is not any more is gone.
 async fn look_up(
-    (names, owner): (&Names, u64),
+    (names, owner, asker): (&Names, u64, Option<u64>),
     name: &DnsName,
     mode: DnsMode,
     before: Option<&Told>,
@@ -257,7 +276,9 @@ async fn look_up(
     if let Some(before) = before.filter(|before| before.until > now) {
         return before.clone();
     }
-    let found = names.look_up(owner, &name.host).await;
+    let is_new = before.is_none_or(|before| before.addresses.is_empty());
+    let asker = asker.filter(|_| is_new);
+    let found = names.look_up(owner, asker, &name.host).await;
     let now = clock::now();
     let (mut addresses, ttl) = match (found, before) {
         (Ok(mut found), _) => {

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
 use myriad_base::tls::{Anybody, Judge, ServerVerifier};
-use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
+use myriad_model::{MeshTls, SealedArc, TRUST_SUBJECT_MAX, UpstreamTls, Version};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     ClientSessionMemoryCache, Resumption, WebPkiServerVerifier,
@@ -18,8 +18,8 @@ use rustls::client::{
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName,
-    SignatureVerificationAlgorithm, UnixTime,
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, SignatureVerificationAlgorithm,
+    UnixTime,
 };
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore, crypto};
@@ -28,7 +28,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use super::dial::Credentials;
-use crate::net::chain::{self, InOrder};
+use crate::net::chain::{self, InOrder, MESH_SUBJECT_MAX};
+use crate::net::wanted_names::{self, WantedNames};
 
 /// The environment's own file of trusted certificates, instead of the system's: the name that
 /// OpenSSL and Go know too.
@@ -194,7 +195,7 @@ fn verifier(
     let (roots, crls) = match (&tls.trust, &credentials.trust) {
         (None, _) if !is_mesh => (TRUSTED.clone(), Vec::new()),
         (_, None) => return Err(UnusableCredentials),
-        (_, Some(sealed)) => read_trust(sealed).ok_or(UnusableCredentials)?,
+        (_, Some(sealed)) => read_trust(sealed, is_mesh).ok_or(UnusableCredentials)?,
     };
     let has_crls = !crls.is_empty();
     let chain = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
@@ -208,7 +209,7 @@ fn verifier(
         chain,
         roots,
         has_crls,
-        names: tls.subject_alt_names.clone(),
+        names: WantedNames::new(&tls.subject_alt_names),
         is_mesh,
         trust_domains: credentials.trust_domains.clone().unwrap_or_default(),
         algorithms: provider.signature_verification_algorithms.all,
@@ -218,16 +219,19 @@ fn verifier(
 
 fn read_trust(
     sealed: &SealedArc,
+    is_mesh: bool,
 ) -> Option<(
     Arc<RootCertStore>,
     Vec<CertificateRevocationListDer<'static>>,
 )> {
     let trust = sealed.trust()?;
-    let mut store = RootCertStore::empty();
-    let all = trust.roots.iter().map(|der| CertificateDer::from(&**der));
-    let (taken, _) = store.add_parsable_certificates(all);
+    let subject_max = match is_mesh {
+        true => MESH_SUBJECT_MAX,
+        false => TRUST_SUBJECT_MAX,
+    };
+    let roots = chain::authorities(&trust.roots, subject_max)?;
     let crls = trust.crls.iter().map(|der| der.to_vec().into());
-    (taken > 0).then(|| (Arc::new(store), crls.collect()))
+    Some((roots, crls.collect()))
 }
 
 fn shown(sealed: &SealedArc) -> Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
@@ -240,10 +244,10 @@ fn shown(sealed: &SealedArc) -> Option<(Vec<CertificateDer<'static>>, PrivateKey
 /// Believes a certificate that holds one of some names, in place of the name that was sent.
 #[derive(Debug)]
 struct Named {
-    chain: Arc<WebPkiServerVerifier>,
+    chain: Arc<dyn ServerCertVerifier>,
     roots: Arc<RootCertStore>,
     has_crls: bool,
-    names: Box<[Box<str>]>,
+    names: WantedNames,
     /// Whether the peer is a workload, so that without names any identity of the mesh will do.
     is_mesh: bool,
     /// Then those of these trust domains; empty for all.
@@ -264,24 +268,21 @@ impl Named {
     /// A certificate of a workload has no name of a server but a URI (SPIFFE).
     fn verify_uri(
         &self,
-        end_entity: &CertificateDer<'_>,
+        (end_entity, parsed): (&CertificateDer<'_>, &X509Certificate<'_>),
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        let refused = || Error::InvalidCertificate(CertificateError::NotValidForName);
-        let (_, parsed) = X509Certificate::from_der(end_entity).map_err(|_| refused())?;
-        let names = parsed.subject_alternative_name().ok().flatten();
-        let mut names = names.iter().flat_map(|names| &names.value.general_names);
+        let mut names = wanted_names::alternatives(parsed).iter();
         let is_listed = names.any(|name| match name {
             GeneralName::URI(uri) if self.names.is_empty() => {
                 self.is_mesh && is_identity(uri, &self.trust_domains)
             }
-            GeneralName::URI(uri) => self.names.iter().any(|listed| **listed == **uri),
+            GeneralName::URI(uri) => self.names.has(uri),
             _ => false,
         });
         // Revocation is looked at only together with a server's name, so this closes.
         if !is_listed || self.has_crls {
-            return Err(refused());
+            return Err(CertificateError::NotValidForName.into());
         }
         let certificate = ParsedCertificate::try_from(end_entity)?;
         verify_server_cert_signed_by_trust_anchor(
@@ -303,20 +304,19 @@ impl Judge for Named {
         now: UnixTime,
     ) -> Result<(), Error> {
         let intermediates = chain::issuers(end_entity, intermediates, 0);
+        let Ok((_, parsed)) = X509Certificate::from_der(end_entity) else {
+            return Err(CertificateError::NotValidForName.into());
+        };
         // The mesh knows its peers by identity, and by no name of a server.
-        let names = self.names.iter().filter(|_| !self.is_mesh);
-        for name in names {
-            let Ok(name) = ServerName::try_from(&**name) else {
-                continue;
-            };
+        if !self.is_mesh
+            && let Some(name) = self.names.server(&parsed)
+        {
             let chain = &self.chain;
             let verified =
                 chain.verify_server_cert(end_entity, &intermediates, &name, ocsp_response, now);
-            if verified.is_ok() {
-                return Ok(());
-            }
+            return verified.map(|_| ());
         }
-        self.verify_uri(end_entity, &intermediates, now)
+        self.verify_uri((end_entity, &parsed), &intermediates, now)
     }
 }
 
@@ -338,4 +338,123 @@ fn read_roots() -> RootCertStore {
         break;
     }
     store
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use myriad_base::clock;
+    use myriad_base::tls::Judge as _;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
+
+    use super::Named;
+    use crate::net::wanted_names::WantedNames;
+
+    type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+    /// Verifies as the library does, and counts how often.
+    #[derive(Debug)]
+    struct Counting(Arc<WebPkiServerVerifier>, AtomicUsize);
+
+    impl ServerCertVerifier for Counting {
+        fn verify_server_cert(
+            &self,
+            leaf: &CertificateDer<'_>,
+            issuers: &[CertificateDer<'_>],
+            name: &ServerName<'_>,
+            ocsp_response: &[u8],
+            now: UnixTime,
+        ) -> Result<ServerCertVerified, Error> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0
+                .verify_server_cert(leaf, issuers, name, ocsp_response, now)
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.0.verify_tls12_signature(message, leaf, signed)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.0.verify_tls13_signature(message, leaf, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.0.supported_verify_schemes()
+        }
+    }
+
+    fn authority() -> Issuer {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn leaf(by: &Issuer, names: &[&str]) -> CertificateDer<'static> {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        let params = CertificateParams::new(names).unwrap();
+        let key = KeyPair::generate().unwrap();
+        params.signed_by(&key, by).unwrap().der().clone()
+    }
+
+    /// A chain was verified again for each name that was listed.
+    #[test]
+    fn a_chain_is_verified_once_however_many_names_are_listed() {
+        let (root, other) = (authority(), authority());
+        let mut roots = RootCertStore::empty();
+        roots.add(root.der().clone()).unwrap();
+        let roots = Arc::new(roots);
+        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+        let builder = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
+        let counting = Arc::new(Counting(builder.build().unwrap(), AtomicUsize::new(0)));
+        let mut list: Vec<Box<str>> = (0..255)
+            .map(|number| format!("{number}.a.example").into())
+            .collect();
+        list.push("10.0.0.1".into());
+        let named = Named {
+            chain: counting.clone(),
+            roots,
+            has_crls: false,
+            names: WantedNames::new(&list),
+            is_mesh: false,
+            trust_domains: Arc::default(),
+            algorithms: provider.signature_verification_algorithms.all,
+        };
+        let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
+        let now = UnixTime::since_unix_epoch(now);
+        for (leaf, is_believed, count) in [
+            (leaf(&root, &["254.A.example"]), true, 1),
+            (leaf(&root, &["other.example", "*.a.example"]), true, 1),
+            (leaf(&root, &["10.0.0.1"]), true, 1),
+            (leaf(&other, &["7.a.example", "8.a.example"]), false, 1),
+            (leaf(&root, &["other.example", "256.a.example"]), false, 0),
+            (leaf(&root, &["10.0.0.2"]), false, 0),
+            (leaf(&root, &[]), false, 0),
+        ] {
+            let before = counting.1.load(Ordering::Relaxed);
+            let judged = named.judge(&leaf, &[], &[], now);
+            let verified = counting.1.load(Ordering::Relaxed) - before;
+            assert_eq!(
+                (judged.is_ok(), verified),
+                (is_believed, count),
+                "{judged:?}"
+            );
+        }
+    }
 }

@@ -13,8 +13,9 @@ pub(super) fn all() -> impl Iterator<Item = &'static ChangedDefault> {
 /// The changed defaults that nothing in a cluster shows, in the order of CHANGELOG.md.
 const LOOKED_FOR: &[ChangedDefault] = &[
     ChangedDefault {
-        line: "and ConfigMaps of more than 16 KiB",
-        change: "large objects, long texts and what has no endpoints count in bounds of namespaces",
+        line: "for what each takes beyond 2 KiB",
+        change: "large objects, long texts, many ports and what has no endpoints count in bounds \
+                 of namespaces",
         setting: "--bound object-bytes=0",
         sign: Sign::Look("look for findings about --bound"),
     },
@@ -55,6 +56,24 @@ const LOOKED_FOR: &[ChangedDefault] = &[
                  nothing",
         setting: "",
         sign: Sign::Look("look how often services of auth-url are asked"),
+    },
+    ChangedDefault {
+        line: "look at methods in any case",
+        change: "policies that deny or ask look at methods in any case",
+        setting: "",
+        sign: Sign::Look("look at AuthorizationPolicies with operation.methods"),
+    },
+    ChangedDefault {
+        line: "Values of AuthorizationPolicies and signatures of tokens",
+        change: "values of policies and signatures of tokens take steps of a request's budget",
+        setting: "",
+        sign: Sign::Look("look at request_failures_total{reason=regex_budget}"),
+    },
+    ChangedDefault {
+        line: "to a route with an external processor",
+        change: "no spelling of a path leads past the external processor of another route",
+        setting: "",
+        sign: Sign::Look("look at 403 on hosts with myriad.dev/external-processor"),
     },
     ChangedDefault {
         line: "Removals that nobody asked for",
@@ -535,5 +554,35 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         change: "questions about requests that were led in a circle are not asked",
         setting: "--limit loop_hops=0",
         sign: Sign::Look("look for providers whose includeAdditionalHeadersInCheck names CDN-Loop"),
+    },
+    ChangedDefault {
+        line: "ends with the client certificate",
+        change: "sessions end with client certificates, of which 1,024 names are read",
+        setting: "",
+        sign: Sign::Look("look for clients whose certificates have ended"),
+    },
+    ChangedDefault {
+        line: "without an answer after 500 ms",
+        change: "slow questions to DNS of a namespace are at most 16, and clients ask in turns",
+        setting: "",
+        sign: Sign::Look("look at dns_failures_total, and at servers of DNS that take long"),
+    },
+    ChangedDefault {
+        line: "has two streams to a controller",
+        change: "a Pod has two streams to a controller, and namespaces share the others",
+        setting: "",
+        sign: Sign::Look("look for namespaces with thousands of sidecars"),
+    },
+    ChangedDefault {
+        line: "has not sent a byte after 1 s",
+        change: "silent connections to the port for proxies are closed after 1 s",
+        setting: "",
+        sign: Sign::Look("look at sync_refused_total"),
+    },
+    ChangedDefault {
+        line: "256 init containers, 4,096 ports",
+        change: "Pods with very many containers, ports or checks are refused a proxy",
+        setting: "",
+        sign: Sign::Look("look at injections_refused_total"),
     },
 ];

@@ -188,11 +188,11 @@ message! {
 
 message! {
     /// Removals come first, then what is set, then what is added.
-    HeaderEdit {
+    HeaderEdit, edit {
         1 remove: list(header_name("header name"));
         2 set: header_list();
         3 add: header_list();
-    }
+    } => HeaderEdit::new(remove, set, add)
 }
 
 message! {

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{Downstream as _, RequestTurn, Served, h2};
@@ -41,6 +41,8 @@ struct Connection {
     client: H1Client,
     deadline: Deadline,
     requests: u64,
+    /// Whether others come before the next request, though that may be here already.
+    has_had_turn: bool,
 }
 
 /// The beginning of a connection, as it was heard before it is served.
@@ -75,6 +77,7 @@ pub fn serve(
         visit,
         deadline: Deadline::new(),
         requests: 0,
+        has_had_turn: false,
     };
     connection.visit.watch(&connection.deadline);
     // What a block takes from around it is there once, the arguments of a function twice.
@@ -133,6 +136,15 @@ fn is_leaving(worker: &Worker, visit: &DownstreamConnection) -> bool {
     worker.is_draining() || visit.is_leaving() || worker.local.fairness.ends_idle()
 }
 
+/// Ready once others have had their turn, after one that was had.
+fn poll_turn(has_had_turn: &mut bool, context: &Context<'_>) -> Poll<()> {
+    if std::mem::take(has_had_turn) {
+        context.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    Poll::Ready(())
+}
+
 impl Connection {
     /// Waits for a head, and returns its length; none at the end of the connection.
     async fn read_head(&mut self) -> Result<Option<usize>, FailureKind> {
@@ -143,6 +155,7 @@ impl Connection {
         let mut rests = None;
         self.deadline.set(limits.idle_timeout);
         poll_fn(|context| {
+            ready!(poll_turn(&mut self.has_had_turn, context));
             if self.visit.is_evicted() {
                 self.client.abort();
                 return Poll::Ready(Ok(None));
@@ -222,7 +235,9 @@ impl Connection {
             }
         };
         self.client.begin(request, length);
+        let ends_turn = planned.ends_turn;
         let served = self.turn(&mut account).carry_out(planned).await;
+        let ends_turn = ends_turn || matches!(served, Served::Answered { .. });
         let next = match served {
             Served::Done => self.after(false).await,
             Served::Answered { is_framed } => self.after(is_framed).await,
@@ -231,6 +246,7 @@ impl Connection {
         };
         self.client.tell(&mut account);
         account.finish(&self.worker);
+        self.has_had_turn = ends_turn;
         next
     }
 

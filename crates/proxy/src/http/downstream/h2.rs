@@ -50,12 +50,10 @@ struct Shared {
     active: Cell<usize>,
     /// Streams being served that wait for more than the client to read an answer of the proxy.
     busy: Cell<usize>,
-    /// Streams that the client reset, less those that it let end: what is left of a flood.
+    /// Streams that the client reset, less those that it let endpoints end: what is left of a
+    /// flood.
     resets: Cell<usize>,
 }
-
-/// The steps of matching from which on a request is the turn of its connection: some 30 us.
-const COSTLY_STEPS: u32 = 4_096;
 
 /// A stream that is to be served.
 struct Begun {
@@ -70,8 +68,6 @@ struct PlannedStream {
     account: RequestAccount,
     is_head: bool,
     has_to_upgrade: bool,
-    /// Whether it took long to find out what shall become of it.
-    is_costly: bool,
 }
 
 impl Shared {
@@ -142,10 +138,9 @@ pub async fn serve(
     let mut waits = Waits::Start;
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
         let begun = begin(Active::new(shared.clone()), opened);
-        let is_answer = matches!(begun.stream.planned.plan, Plan::Answer(_));
-        let has_to_yield = is_answer || begun.stream.is_costly;
+        let ends_turn = begun.stream.planned.ends_turn;
         task::spawn_local("stream", serve_stream(begun));
-        if has_to_yield {
+        if ends_turn {
             // What it is answered with counts before another stream is read, and one that is
             // costly has been the turn of this connection.
             tokio::task::yield_now().await;
@@ -302,7 +297,6 @@ fn begin(active: Active, opened: OpenedStream) -> Begun {
         account: RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2),
         is_head: false,
         has_to_upgrade: false,
-        is_costly: false,
     });
     handle.hold_always(stream.account.memory());
     handle.hold(stream.planned.memory(), 0);
@@ -324,7 +318,6 @@ async fn serve_stream(begun: Begun) {
         mut account,
         is_head,
         has_to_upgrade,
-        ..
     } = stream;
     let shared = active.shared.clone();
     let worker = &shared.worker;
@@ -348,7 +341,10 @@ async fn serve_stream(begun: Begun) {
         account: &mut account,
         deadline: &deadline,
     };
-    let tunnel = match turn.carry_out(planned).await {
+    let served = turn.carry_out(planned).await;
+    // An answer of the proxy costs a client nothing, and makes up for no reset.
+    let earned = usize::from(!matches!(served, Served::Answered { .. }));
+    let tunnel = match served {
         Served::Switched(switched, idle_timeout) => {
             // HTTP/2 has no 101, and says the same by a success.
             account.status = 200;
@@ -359,7 +355,7 @@ async fn serve_stream(begun: Begun) {
     let resets = shared.resets.get();
     shared.resets.set(match account.failure {
         Some(FailureKind::ClientGone) => resets + 1,
-        _ => resets.saturating_sub(1),
+        _ => resets.saturating_sub(earned),
     });
     client.tell(&mut account);
     account.finish(worker);
@@ -397,7 +393,6 @@ fn plan_stream(
         account,
         is_head: head.method == "HEAD",
         has_to_upgrade,
-        is_costly: head.readings.is_some() || budget.taken() >= COSTLY_STEPS,
     })
 }
 

@@ -83,5 +83,6 @@ pub(super) fn judged<'s, 'h>(
         head: request.head.get(),
         token: request.token.said(),
         trusted_hops: scene.trusted_hops,
+        budget: scene.budget,
     }
 }

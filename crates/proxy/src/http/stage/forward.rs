@@ -9,6 +9,7 @@ use myriad_model::{Action, Balancer, Mirror, Policy, Rewrite, WeightedUpstream};
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, TakenRoute};
 use crate::admission::share::Owner;
+use crate::admission::silent::source_of;
 use crate::balance::{Endpoint, draw_share};
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::buffer::Buffer;
@@ -24,7 +25,7 @@ use crate::pattern::Budget;
 use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
-use crate::policy::{affinity, fault, hops, redirect, sameness};
+use crate::policy::{affinity, client, fault, hops, redirect, sameness};
 use crate::route::credentials::credentials;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::entry::RouteEntry;
@@ -220,7 +221,6 @@ fn write_to(
         is_hop,
         request_id: account.passed_id(worker),
     };
-    let written = write::request(&request, upstream.is_tls())?;
     let (hash, additions) = sameness(worker, &upstream, visit, head);
     let marks = policy.affinity.as_deref();
     Ok(Box::new(Forward {
@@ -229,7 +229,7 @@ fn write_to(
         share,
         preferred,
         takes_none: marks.is_none_or(|affinity| affinity::takes_none(affinity, head)),
-        head: written,
+        head: write::request(&request, upstream.is_tls())?,
         body: Buffer::none(),
         encoder: encoder(&upstream, head),
         scheme: head.scheme,
@@ -245,6 +245,7 @@ fn write_to(
         page_question: error_pages::question(policy, (head, is_hop), account.passed_id(worker)),
         credentials: credentials(tables, &upstream)?,
         ends: visit.ends(),
+        asker: asker(head, scene),
         original: visit.original(),
         upstream,
         additions,
@@ -254,6 +255,12 @@ fn write_to(
         is_copied: Cell::new(false),
         is_copy: false,
     }))
+}
+
+/// The client by its address; those whose addresses nobody tells are one.
+fn asker(head: &Head<'_>, scene: &Scene<'_>) -> u64 {
+    let client = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
+    client.known().map_or(u64::MAX, source_of)
 }
 
 /// Whether the endpoint is asked to change the protocol, of which HTTP/2 knows one.

@@ -95,7 +95,8 @@ fn find<'a>(
 ///
 /// # Errors
 /// That the client may not ask for what such a reading leads to, or only with the password of
-/// somebody else or where another service lets it, or that finding out takes too many steps.
+/// somebody else or where another service or processor lets it, or that finding out takes too
+/// many steps.
 fn strictest<'a>(
     request: &RequestState<'a, '_>,
     scene: &Scene<'a>,
@@ -120,8 +121,10 @@ fn strictest<'a>(
         let own_users = own.and_then(|own| passwords::asked(own, head, scene));
         let inquiry = inquiry::asked(policy, head, scene);
         let own_inquiry = own.and_then(|own| inquiry::asked(own, head, scene));
+        let own_processor = own.and_then(|own| own.processor.as_ref());
         let is_judged_so = (users.is_none() || users == own_users)
-            && (inquiry.is_none() || inquiry == own_inquiry);
+            && (inquiry.is_none() || inquiry == own_inquiry)
+            && (policy.processor.is_none() || policy.processor.as_ref() == own_processor);
         if !is_judged_so {
             return Err(FailureKind::Forbidden);
         }

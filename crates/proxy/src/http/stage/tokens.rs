@@ -87,6 +87,7 @@ fn authenticate<'a>(
         head,
         remembered,
         now,
+        scene.budget,
     )
 }
 

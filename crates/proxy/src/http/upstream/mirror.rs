@@ -159,6 +159,7 @@ fn copy_of(
         host,
         credentials,
         ends: plan.ends,
+        asker: plan.asker,
         original: plan.original,
         additions: Additions::new(),
         told: Vec::new(),

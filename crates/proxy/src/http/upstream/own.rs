@@ -95,6 +95,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         upstream,
         // A question is the proxy's own, so no client is told of.
         ends: Ends::of(([0; 4], 0).into(), 0),
+        asker: 0,
         original: None,
         additions: Additions::new(),
         told: Vec::new(),

@@ -335,9 +335,10 @@ fn admit(worker: &Worker, plan: &Forward) -> Result<Option<HeldUsage>, Broken> {
 }
 
 async fn resolve(worker: &Worker, plan: &Forward) -> Result<Option<Arc<DnsAnswer>>, Broken> {
+    let asked = (&*plan.host, plan.asker);
     let answer = plan
         .upstream
-        .answer(&worker.local.names, &plan.host, plan.original);
+        .answer(&worker.local.names, asked, plan.original);
     answer.await.map_err(unstarted)
 }
 

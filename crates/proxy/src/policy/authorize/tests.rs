@@ -8,6 +8,7 @@ use myriad_model::{
 use super::{JudgedRequest, JudgedStream, admits_stream, asked, judge};
 use crate::codec::head;
 use crate::limits::Limits;
+use crate::pattern::{Budget, STEPS_MAX};
 use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::count::{Count, Counts};
@@ -66,6 +67,7 @@ fn verdict(policies: Vec<Authorize>, target: &str, fields: &str) -> String {
         head: &head,
         token: None,
         trusted_hops: 1,
+        budget: &Budget::default(),
     };
     let access_policies = access_policies(policies);
     let asked = asked(&access_policies, &request);
@@ -311,6 +313,53 @@ fn all_parts_of_a_rule_have_to_fit_and_one_of_its_sources() {
     }
 }
 
+/// Werkzeug takes `delete` for DELETE, and what allows GET does not allow `get`.
+#[test]
+fn what_closes_a_method_closes_it_in_any_case() {
+    let test = |action, text: &str| {
+        let rule = when(AccessSubject::Method, vec![exact(text)], Vec::new());
+        verdict(vec![policy(action, vec![rule])], "/", "")
+    };
+    assert_eq!(test(AccessAction::Deny, "get"), "Refused");
+    assert_eq!(test(AccessAction::Allow, "get"), "Refused");
+    assert_eq!(test(AccessAction::Allow, "GET"), "Admitted");
+}
+
+/// A field that is sent 120 times is joined once for each value that it is compared with, and what
+/// that takes is of the budget of the request.
+#[test]
+fn what_cannot_be_looked_at_within_the_budget_closes() {
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+        "x-a: b\r\n".repeat(119)
+    );
+    let head = head::parse(head.as_bytes(), &Limits::default()).unwrap();
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let judged = |action, values: usize| {
+        let values = (0..values).map(|number| exact(&number.to_string()));
+        let rule = when(
+            AccessSubject::Header("x-a".into()),
+            values.collect(),
+            vec![],
+        );
+        let access_policies = access_policies(vec![policy(action, vec![rule])]);
+        let budget = Budget::default();
+        let request = JudgedRequest {
+            visit: &visit,
+            head: &head,
+            token: None,
+            trusted_hops: 0,
+            budget: &budget,
+        };
+        let judgement = judge(&access_policies, &request, &Counts::new());
+        (judgement.is_admitted, budget.taken())
+    };
+    let steps = 10 * (1 + head.fields.len() as u32 / 4);
+    assert_eq!(judged(AccessAction::Deny, 10), (true, steps));
+    assert_eq!(judged(AccessAction::Deny, 5_000), (false, STEPS_MAX));
+    assert_eq!(judged(AccessAction::Allow, 5_000), (false, STEPS_MAX));
+}
+
 #[test]
 fn a_policy_on_trial_is_counted_and_nothing_else() {
     let counts = Counts::new();
@@ -324,6 +373,7 @@ fn a_policy_on_trial_is_counted_and_nothing_else() {
         head: &head,
         token: None,
         trusted_hops: 0,
+        budget: &Budget::default(),
     };
     let judgement = judge(&access_policies, &request, &counts);
     assert!(judgement.is_admitted);

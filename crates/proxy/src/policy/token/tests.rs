@@ -19,9 +19,10 @@ use proptest::prelude::*;
 use super::{BadToken, HeadMemory, Remembered, authenticate, change, read};
 use crate::codec::head;
 use crate::limits::Limits;
+use crate::pattern::{Budget, STEPS_MAX};
 use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::keys::KeySet;
+use crate::route::keys::{KeySet, SIGNATURE_STEPS};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -152,9 +153,23 @@ fn principal(
     let access_policies = access_policies(issuers);
     let remembered = Remembered::default();
     // Twice, since what is remembered must be judged like what is not.
-    let first = authenticate(&access_policies, &visit, &head, &remembered, NOW);
+    let first = authenticate(
+        &access_policies,
+        &visit,
+        &head,
+        &remembered,
+        NOW,
+        &Budget::default(),
+    );
     let first = first.map(|it| it.map(|it| it.said().principal().unwrap_or_default().to_owned()));
-    let second = authenticate(&access_policies, &visit, &head, &remembered, NOW);
+    let second = authenticate(
+        &access_policies,
+        &visit,
+        &head,
+        &remembered,
+        NOW,
+        &Budget::default(),
+    );
     let second = second.map(|it| it.map(|it| it.said().principal().unwrap_or_default().to_owned()));
     assert_eq!(first, second);
     first
@@ -378,7 +393,14 @@ fn all_tokens_that_are_not_passed_on_are_taken_out() {
         );
         let mut room = HeadMemory::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let found = authenticate(&access_policies, &visit, &head, &Remembered::default(), NOW);
+        let found = authenticate(
+            &access_policies,
+            &visit,
+            &head,
+            &Remembered::default(),
+            NOW,
+            &Budget::default(),
+        );
         let verified = found.unwrap().unwrap();
         let changed = change(&access_policies, &visit, &head, Some(&verified), &mut room).unwrap();
         let mut fields = changed.fields.iter();
@@ -407,7 +429,14 @@ fn only_a_verified_token_fills_its_fields_and_it_goes_no_further() {
         let text = format!("GET /?a=b HTTP/1.1\r\nHost: a\r\nConnection: x-sub\r\n{fields}\r\n");
         let mut room = HeadMemory::default();
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let found = authenticate(&access_policies, &visit, &head, &Remembered::default(), NOW);
+        let found = authenticate(
+            &access_policies,
+            &visit,
+            &head,
+            &Remembered::default(),
+            NOW,
+            &Budget::default(),
+        );
         let verified = found.unwrap_or_default();
         let changed = change(
             &access_policies,
@@ -447,11 +476,48 @@ fn keys_of_another_set_are_not_taken_for_those_that_verified_before() {
     let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
     let remembered = Remembered::default();
     let before = access_policies(vec![first.issuer()]);
-    assert!(authenticate(&before, &visit, &head, &remembered, NOW).is_ok());
+    assert!(authenticate(&before, &visit, &head, &remembered, NOW, &Budget::default()).is_ok());
     let after = access_policies(vec![second.issuer()]);
-    assert!(authenticate(&after, &visit, &head, &remembered, NOW).is_err());
+    assert!(authenticate(&after, &visit, &head, &remembered, NOW, &Budget::default()).is_err());
     // Time passes for what is remembered too.
-    assert!(authenticate(&before, &visit, &head, &remembered, NOW + 3_600).is_err());
+    assert!(
+        authenticate(
+            &before,
+            &visit,
+            &head,
+            &remembered,
+            NOW + 3_600,
+            &Budget::default()
+        )
+        .is_err()
+    );
+}
+
+/// Forged tokens and many keys cost no more than the budget, and the same forged token once.
+#[test]
+fn signatures_take_steps_and_a_refused_token_is_not_tried_again() {
+    let (forger, signer) = (es256(), es256());
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let access_policies = access_policies(vec![signer.issuer()]);
+    let remembered = Remembered::default();
+    let steps = |tokens: &[String]| {
+        let tokens: Vec<String> = tokens
+            .iter()
+            .map(|it| format!("access_token={it}"))
+            .collect();
+        let text = format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", tokens.join("&"));
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let budget = Budget::default();
+        let found = authenticate(&access_policies, &visit, &head, &remembered, NOW, &budget);
+        assert!(found.is_err());
+        budget.taken() as usize
+    };
+    let forge = |number: usize| forger.token(&format!(r#"{{"iss":"me","sub":"{number}"}}"#));
+    let forged: Vec<String> = (0..18).map(forge).collect();
+    assert_eq!(steps(&forged[..1]), SIGNATURE_STEPS);
+    assert_eq!(steps(&forged[..1]), 0);
+    assert_eq!(steps(&forged[..2]), SIGNATURE_STEPS);
+    assert_eq!(steps(&forged[2..]), STEPS_MAX as usize);
 }
 
 proptest! {

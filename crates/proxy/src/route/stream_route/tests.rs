@@ -2,6 +2,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use myriad_model::{
     Delta, Domain, Form, Host, Name, Origin, Resource, Sealer, StreamRoute, TlsSettings, Value,
     Writer,
@@ -137,4 +138,32 @@ fn rank_decides_then_addresses_and_a_mapped_address_is_its_own() {
     assert_eq!(at("10.1.2.3"), "near");
     assert_eq!(at("::ffff:10.1.2.3"), "near");
     assert_eq!(at("192.0.2.9"), "far");
+}
+
+#[test]
+fn many_addresses_are_sorted_once_and_none_stands_within_another() {
+    let range = |text: String| text.parse::<IpNet>().unwrap();
+    let many = (0..9_000).map(|it| format!("10.{}.{}.0/25", it / 256, it % 256));
+    let broad = ["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()];
+    let destinations: Vec<IpNet> = many.chain(broad).map(range).collect();
+    let value = stream_route(&["a.example"], |it| it.destinations = destinations.into());
+    let tables = tables(vec![("many", value)]);
+    let listener = Name::from("https");
+    let arrival = |own: &str| Arrival {
+        listener: &listener,
+        client: [192, 0, 2, 9].into(),
+        own: Some(own.parse().unwrap()),
+        is_terminated: false,
+    };
+    for (own, is_found) in [
+        ("10.1.2.3", true),
+        ("::ffff:10.1.2.3", true),
+        ("2001:db8::1", true),
+        ("11.0.0.0", false),
+    ] {
+        let found = tables.stream_route(arrival(own), Some("a.example"));
+        assert_eq!(found.is_some(), is_found, "{own}");
+        let lists = found.map(|entry| entry.destinations.len());
+        assert_eq!(lists.unwrap_or(2), 2);
+    }
 }

@@ -1,14 +1,19 @@
 //! Clients that are asked for certificates.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use myriad_base::clock;
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Authorize, CertificateDemand, CertificateNeed, CipherSuite, ClientAuth, ClientAuthMode, Kind,
     TlsSettings, TlsVersion, Trust, Users, Value,
 };
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd,
+};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SupportedProtocolVersion};
@@ -41,9 +46,28 @@ impl Authority {
 
     /// A client that speaks these versions alone.
     fn client_of(&self, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
+        let params = CertificateParams::new(Vec::new()).unwrap();
+        self.client_with(params, versions)
+    }
+
+    /// A client whose certificate ends so many seconds after the epoch.
+    fn client_until(
+        &self,
+        end: i64,
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ClientConfig> {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.not_after = date_time_ymd(1970, 1, 1) + Duration::from_secs(end.unsigned_abs());
+        self.client_with(params, &[version])
+    }
+
+    fn client_with(
+        &self,
+        mut params: CertificateParams,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Arc<ClientConfig> {
         let uri = SanType::URI(WORKLOAD.try_into().unwrap());
-        params.subject_alt_names = vec![uri];
+        params.subject_alt_names.push(uri);
         let key = KeyPair::generate().unwrap();
         let leaf = params.signed_by(&key, &self.0).unwrap();
         let chain = vec![CertificateDer::from(leaf.der().to_vec())];
@@ -161,6 +185,55 @@ async fn a_certificate_is_required_verified_and_told() {
         ask(&world, &other, "a.example").await.is_none(),
         "of another authority"
     );
+}
+
+/// A client came back for as long as it liked, by a session that its certificate had begun.
+#[tokio::test]
+async fn no_session_is_resumed_once_the_certificate_that_began_it_has_ended() {
+    let authority = Authority::new();
+    let resumed = "handshakes_total{outcome=\"resumed\"} 2\n";
+    let mut cases = Vec::new();
+    for mode in [ClientAuthMode::Required, ClientAuthMode::Optional] {
+        for version in [&TLS12, &TLS13] {
+            let case = format!("{mode:?} {version:?}");
+            let world = world(&authority, auth(mode, &[])).await;
+            let lasting = authority.client_of(&[version]);
+            for _ in 0..3 {
+                let (status, _) = ask(&world, &lasting, "a.example").await.expect(&case);
+                assert_eq!(status, "200", "{case}");
+            }
+            world.counts(resumed).await;
+            let end = clock::unix_seconds() + 3;
+            let client = authority.client_until(end, version);
+            let (status, _) = ask(&world, &client, "a.example").await.expect(&case);
+            assert_eq!(status, "200", "{case}");
+            cases.push((case, world, client, end));
+        }
+    }
+    for (case, world, client, end) in cases {
+        while clock::unix_seconds() <= end {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let late = ask(&world, &client, "a.example").await;
+        assert!(late.is_none(), "{case}: {late:?}");
+        world.counts(resumed).await;
+    }
+}
+
+/// Names of a certificate beyond those that are read were compared with each that is wanted.
+#[tokio::test]
+async fn a_certificate_of_too_many_names_is_not_one_that_is_asked_for_by_name() {
+    let authority = Authority::new();
+    let world = world(&authority, auth(ClientAuthMode::Required, &[WORKLOAD])).await;
+    let of = |count: u32| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        let address = |number: u32| SanType::IpAddress(Ipv4Addr::from(number).into());
+        params.subject_alt_names = (1..count).map(address).collect();
+        authority.client_with(params, &[&TLS13])
+    };
+    let (status, _) = ask(&world, &of(1_024), "a.example").await.unwrap();
+    assert_eq!(status, "200");
+    assert!(ask(&world, &of(1_025), "a.example").await.is_none());
 }
 
 /// Authorities with names of about 300 bytes each, none of which anybody is verified by.

@@ -54,7 +54,7 @@ pub(super) async fn ask(
     (response, String::from_utf8(text).unwrap())
 }
 
-fn get(url: &str) -> Request<()> {
+pub(super) fn get(url: &str) -> Request<()> {
     Request::get(url).body(()).unwrap()
 }
 

@@ -403,6 +403,28 @@ async fn handshakes_of_one_domain_leave_others_a_tenth_and_wait_beyond() {
     }
 }
 
+#[tokio::test]
+async fn handshakes_that_wait_for_their_clients_are_held() {
+    let limits = Limits {
+        all_held_bytes_max: 64 << 10,
+        ..Limits::default()
+    };
+    let (world, _slow) = world(limits, false).await;
+    let mut flood = Vec::new();
+    for _ in 0..20 {
+        flood.push(begin(&world, "flood.example").await);
+    }
+    // Ten of 8 KiB are a quarter more than the bound, and the next is the first beyond.
+    world.counts("connections_shed_total 9\n").await;
+    drop(flood);
+    world
+        .counts("handshakes_total{outcome=\"failed\"} 11\n")
+        .await;
+    let mut client = world.tls_client("quiet.example").await.unwrap();
+    client.send(QUIET).await;
+    assert!(client.response().await.0.starts_with("HTTP/1.1 200"));
+}
+
 /// Waits until a handshake has gone on.
 async fn until_answered(client: &mut TcpStream) {
     let mut record = [0; 5];

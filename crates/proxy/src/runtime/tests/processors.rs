@@ -197,6 +197,31 @@ async fn a_processor_answers_in_place_of_the_endpoint_or_of_its_response() {
     assert_eq!(backend.requests(), 1);
 }
 
+/// A processor may refuse a request, so no spelling leads past it.
+#[tokio::test]
+async fn no_spelling_of_a_path_evades_its_processor() {
+    let (mut world, backend, filter) = accompanied(processor()).await;
+    let through = |route, processor: Option<&str>| {
+        with_policy(route, |policy| {
+            policy.processor = processor.map(Into::into);
+        })
+    };
+    let all = route("a.example", "/", "u");
+    let admin = route("a.example", "/admin", "u");
+    world.put_route("admin", through(admin, Some("p")));
+    let get = |path| format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    let statuses = [(None, "403"), (Some("other"), "403"), (Some("p"), "200")];
+    for (processor, status) in statuses {
+        world.put_route("r", through(all.clone(), processor));
+        for path in ["/admin;x", "/%2561dmin"] {
+            let answer = world.ask(&get(path)).await;
+            assert_eq!(&answer[9..12], status, "{processor:?} {path}: {answer}");
+        }
+    }
+    assert_eq!(backend.requests(), 2);
+    drop(filter);
+}
+
 #[tokio::test]
 async fn a_processor_that_is_down_closes_or_opens_as_written() {
     for (fail_open, status) in [(false, "HTTP/1.1 502"), (true, "HTTP/1.1 200")] {

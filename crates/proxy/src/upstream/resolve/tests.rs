@@ -144,11 +144,11 @@ async fn old_addresses_serve_while_no_server_answers_and_go_where_dns_says_so() 
     age(shared);
     server.say("a.test", Saying::Failure);
     assert!(matches!(shared.known(), Known::Old(_)));
-    assert_eq!(last(&*shared.ask(&names).await), [1]);
+    assert_eq!(last(&*shared.ask(&names, None).await), [1]);
     assert!(matches!(shared.known(), Known::Young(_)));
     age(shared);
     server.say("a.test", Saying::Nothing);
-    assert!(shared.ask(&names).await.pool.is_empty());
+    assert!(shared.ask(&names, None).await.pool.is_empty());
     assert!(resolution.answer(&names).await.is_err());
 }
 

@@ -103,7 +103,7 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
     },
     ChangedDefault {
         line: "`networking.istio.io/exportTo` of a Service",
-        change: "exportTo of Services holds at gateways",
+        change: "exportTo of Services holds for destinations",
         setting: "",
         sign: Sign::Finding(&["is not exported to namespace"]),
     },
@@ -239,6 +239,27 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         change: "lists of names, labels and TLS settings have bounds",
         setting: "",
         sign: Sign::Finding(&["has more than 256 entries", "are more than 256"]),
+    },
+    ChangedDefault {
+        line: "authorities of one subject in a `ca.crt`",
+        change: "4 authorities of one subject count",
+        setting: "",
+        sign: Sign::Finding(&["verify nobody"]),
+    },
+    ChangedDefault {
+        line: "at most 256 header fields",
+        change: "edits of headers and destinationSubnets are bounded by their number",
+        setting: "",
+        sign: Sign::Finding(&[
+            "that a rule and one of its destinations may",
+            "has more than 4096 entries",
+        ]),
+    },
+    ChangedDefault {
+        line: "what a VirtualService says of the host of a Service",
+        change: "hosts and addresses in the mesh are of their owners, callers and the operator",
+        setting: "",
+        sign: Sign::Finding(&["for callers outside of namespace"]),
     },
 ];
 
