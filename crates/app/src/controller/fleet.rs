@@ -31,7 +31,7 @@ use crate::settings::Controller;
 use crate::tokens::Tokens;
 
 /// The most proxies of one controller.
-const STREAMS_MAX: usize = 10_000;
+const STREAMS_MAX: usize = 16_384;
 
 /// The most connections on which nobody has proved who they are. Two thousand proxies that
 /// return at once go through in turns of a few milliseconds.
