@@ -4,6 +4,7 @@ mod admit;
 mod allowance;
 mod audience;
 mod batch;
+mod choosing;
 mod claiming;
 mod copies;
 mod drawn;
@@ -41,6 +42,7 @@ use myriad_api::{Change, Finding, ObjectKey};
 use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 
 pub(crate) use allowance::{Amounts, Beyond};
+pub(crate) use choosing::{ChosenFact, LookedAtFact};
 pub(crate) use copies::Weight;
 pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
@@ -49,7 +51,9 @@ pub(crate) use memory::Remembered;
 pub(crate) use output::{Meaning, Output};
 pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
 pub(crate) use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact, Told};
-pub(crate) use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
+pub(crate) use rules::{
+    BoundRules, ChoiceRules, Dialect, Rules, Scene, States, Touched, Translate,
+};
 pub(crate) use scope::{Scope, Scoping};
 pub(crate) use stamp::Slot;
 pub(crate) use tally::TallyFact;
@@ -64,6 +68,7 @@ use crate::view::Role;
 use allowance::Allowances;
 use audience::Audience;
 use batch::Run;
+use choosing::Choosing;
 use copies::Copies;
 use late::Late;
 use ledger::Ledger;
@@ -105,6 +110,8 @@ pub struct Engine {
     tally: Tally,
     /// The labels that selectors name.
     naming: Naming,
+    /// The selectors that choose workloads by all of their labels.
+    choosing: Choosing,
     /// Hosts that objects came to after their creation.
     late: Late,
     writer: Writer,
@@ -228,6 +235,7 @@ impl Engine {
             allowances: Allowances::new(copies, slots),
             tally: Tally::default(),
             naming: Naming::default(),
+            choosing: Choosing::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,
             writer,

@@ -56,6 +56,7 @@ impl Engine {
             let fact = self.hasher.fact(TallyFact(key.namespace()));
             touched.facts.push(fact);
         }
+        self.note_chosen((before, after), &mut touched.facts);
         touched.facts.sort_unstable();
         touched.facts.dedup();
         let ports = touched.unit.as_ref().and_then(|unit| unit.kind().ports);
@@ -367,6 +368,7 @@ impl Engine {
             units: &self.units,
             allowances: &self.allowances,
             tally: &self.tally,
+            choosing: &self.choosing,
             late: &self.late,
             owning_none: &self.owning_none,
             meanings: &self.meanings,

@@ -73,6 +73,11 @@ impl<'a> Stored<'a> {
         self.objects.index.ids(fact).count()
     }
 
+    /// The same for up to so many.
+    pub fn count_to(&self, fact: u64, most: usize) -> usize {
+        self.objects.index.ids(fact).take(most).count()
+    }
+
     /// The heads of the EndpointSlices under a fact, in the order of [`Stored::collection`].
     pub fn slice_heads(&self, fact: u64) -> impl Iterator<Item = SliceHead> + use<'a> {
         self.objects.slice_heads(fact)

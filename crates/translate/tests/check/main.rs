@@ -3,6 +3,7 @@
 
 mod bounds;
 mod bytes;
+mod choosing;
 mod claims;
 mod config_map;
 mod copies;
