@@ -33,6 +33,7 @@ mod units;
 mod viewing;
 mod viewpoint;
 mod views;
+mod visits;
 mod weighing;
 
 use std::collections::{HashMap, HashSet};
@@ -82,6 +83,7 @@ use sealing::SealedParts;
 use tally::Tally;
 use unit::UnitId;
 use units::Units;
+use visits::Visits;
 
 /// Holds all objects, and keeps resources and findings in step with them.
 pub struct Engine {
@@ -120,6 +122,10 @@ pub struct Engine {
     run: Run,
     /// The units that objects of other namespaces woke, and that run later.
     postponed: Postponed,
+    /// The views of sidecars that have yet to look at what they may see.
+    visits: Visits,
+    /// Whether views went last of what runs later.
+    is_visited: bool,
     /// Whether an outcome was given; the first carries what follows from settings alone.
     is_started: bool,
 }
@@ -242,6 +248,8 @@ impl Engine {
             now: 0,
             run: Run::default(),
             postponed: Postponed::default(),
+            visits: Visits::default(),
+            is_visited: false,
             is_started: false,
         };
         for key in rules.named_always {
@@ -286,6 +294,7 @@ impl Engine {
         for id in self.postponed.take_all() {
             self.mark(id, true, &mut run);
         }
+        self.mark_visited(&mut run);
         self.run = run;
         self.apply_taken_in(now)
     }
@@ -310,15 +319,16 @@ impl Engine {
             for unit in (self.rules.roots)(&self.settings) {
                 self.root(unit, &mut run);
             }
+            self.mark_visited(&mut run);
         }
         self.mark_due(&mut run);
         self.drain(&mut run, has_time);
         self.conclude(run, bytes_encoded)
     }
 
-    /// Whether units are postponed.
+    /// Whether units are postponed, or views have yet to look at some.
     pub fn has_postponed(&self) -> bool {
-        !self.postponed.is_empty()
+        self.is_started && !(self.postponed.is_empty() && self.visits.is_empty())
     }
 
     /// The namespaces that have postponed units.
@@ -326,40 +336,69 @@ impl Engine {
         self.postponed.namespaces()
     }
 
-    /// Runs some postponed units of the namespace whose turn it is, among those that may run, for
-    /// as long as there is time after each (seconds since the epoch). Returns the namespace and
-    /// what that changed.
+    /// Runs some of what runs later, for as long as there is time after each unit (seconds since
+    /// the epoch): postponed units of the namespace whose turn it is, among those that may run, and
+    /// by turns what a view has yet to look at, which is charged to nobody. Returns the namespace
+    /// and what that changed.
     pub fn work_off(
         &mut self,
         now: i64,
         has_time: &mut dyn FnMut() -> bool,
         may_run: &dyn Fn(&str) -> bool,
     ) -> Option<(Box<str>, Outcome)> {
-        let namespace = self.postponed.next_turn(may_run)?;
+        if !self.has_postponed() {
+            return None;
+        }
         let bytes_encoded = self.writer.bytes_encoded();
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
+        let may_visit = !self.visits.is_empty();
+        let is_visit = may_visit && !std::mem::take(&mut self.is_visited);
+        let mut next = None;
+        if !is_visit && let Some(namespace) = self.postponed.next_turn(may_run) {
+            self.run_postponed(&namespace, &mut run, has_time);
+            next = Some(namespace);
+        }
+        if next.is_none() && may_visit {
+            self.is_visited = true;
+            self.go_on_visiting(&mut run, has_time);
+            next = Some("".into());
+        }
+        let Some(namespace) = next else {
+            self.run = run;
+            return None;
+        };
+        Some((namespace, self.conclude(run, bytes_encoded)))
+    }
+
+    /// Runs some postponed units of a namespace.
+    fn run_postponed(
+        &mut self,
+        namespace: &str,
+        run: &mut Run,
+        has_time: &mut dyn FnMut() -> bool,
+    ) {
         for _ in 0..postponed::TURN_UNITS {
-            let Some(id) = self.postponed.pop(&namespace) else {
+            let Some(id) = self.postponed.pop(namespace) else {
                 break;
             };
-            self.mark(id, true, &mut run);
+            self.mark(id, true, run);
             // It runs itself, however late it is.
             let mut is_first = true;
             let mut has_more = || std::mem::take(&mut is_first) || has_time();
-            self.drain(&mut run, &mut has_more);
+            self.drain(run, &mut has_more);
             if !has_time() {
                 break;
             }
         }
-        Some((namespace, self.conclude(run, bytes_encoded)))
     }
 
     /// The outcome of a batch, before which so many bytes were encoded.
     fn conclude(&mut self, mut run: Run, bytes_encoded: u64) -> Outcome {
         self.objects.settle();
         self.parts.settle();
-        self.views.settle();
+        let left = self.visits.take_left();
+        self.views.free(left);
         self.naming.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         // Read once, and not in every batch again.

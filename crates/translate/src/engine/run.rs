@@ -68,7 +68,7 @@ impl Engine {
             self.root_reachable(unit, after.map(|_| exported), run);
         }
         if touched.is_scope {
-            self.settle_scopes(key.namespace(), run);
+            self.visit_scopes(key.namespace());
         }
         let Some(unit) = touched.unit else {
             return;

@@ -25,5 +25,6 @@ mod texts;
 mod underscores;
 mod universe;
 mod views;
+mod visits;
 mod wildcards;
 mod world;
