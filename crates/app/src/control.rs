@@ -21,7 +21,7 @@ use myriad_source::Wanted;
 use myriad_translate::{Engine, FindingsChange, MAIN, Outcome};
 use tokio::sync::{mpsc, watch};
 
-pub use self::event::{Event, INBOX_EVENTS_MAX};
+pub use self::event::{Event, INBOX_EVENTS_MAX, tell_tenants};
 pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
 
@@ -189,6 +189,10 @@ impl<O: Outlet> Control<O> {
             }
             Event::Overrun(namespace) => {
                 self.engine.overrun(&namespace);
+                self.translate_in_time();
+            }
+            Event::Tenants(tenants) => {
+                self.engine.set_tenants(tenants);
                 self.translate_in_time();
             }
             // Before the end of the first list, what is not there is not known to be unserved;

@@ -78,6 +78,10 @@ static RULES: Rules = Rules {
     above: resolve::facts::above,
     suffix_of,
     host: |host| Unit::host_of(host.clone()),
+    told: |unit| {
+        let loss = losers::Loss::of(unit).filter(|_| unit.is(&losers::LOSER));
+        loss.map(|loss| loss.loser.namespace().into())
+    },
     scope: mesh::scope::of,
     has_rules: resolve::reader::has_rules,
     choice: ChoiceRules {

@@ -28,6 +28,7 @@ mod scope;
 mod sealing;
 mod stamp;
 mod tally;
+mod tenancy;
 mod unit;
 mod units;
 mod viewing;
@@ -81,6 +82,7 @@ use postponed::Postponed;
 use revisit::Partings;
 use sealing::SealedParts;
 use tally::Tally;
+use tenancy::Readmitted;
 use unit::UnitId;
 use units::Units;
 use visits::Visits;
@@ -122,6 +124,8 @@ pub struct Engine {
     run: Run,
     /// The units that objects of other namespaces woke, and that run later.
     postponed: Postponed,
+    /// The objects that are admitted again, since their namespaces may hold other amounts.
+    readmitted: Readmitted,
     /// The views of sidecars that have yet to look at what they may see.
     visits: Visits,
     /// Whether views went last of what runs later.
@@ -248,6 +252,7 @@ impl Engine {
             now: 0,
             run: Run::default(),
             postponed: Postponed::default(),
+            readmitted: Readmitted::default(),
             visits: Visits::default(),
             is_visited: false,
             is_started: false,
@@ -291,6 +296,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.load(changes);
         let mut run = std::mem::take(&mut self.run);
+        self.mark_readmitted(&mut run);
         for id in self.postponed.take_all() {
             self.mark(id, true, &mut run);
         }
@@ -326,14 +332,18 @@ impl Engine {
         self.conclude(run, bytes_encoded)
     }
 
-    /// Whether units are postponed, or views have yet to look at some.
+    /// Whether anything runs later: units, objects that are admitted again, or what views have yet
+    /// to look at.
     pub fn has_postponed(&self) -> bool {
-        self.is_started && !(self.postponed.is_empty() && self.visits.is_empty())
+        let is_empty =
+            self.postponed.is_empty() && self.readmitted.is_empty() && self.visits.is_empty();
+        self.is_started && !is_empty
     }
 
-    /// The namespaces that have postponed units.
+    /// The namespaces that have postponed units or objects.
     pub fn postponed(&self) -> impl Iterator<Item = &str> {
-        self.postponed.namespaces()
+        let units = self.postponed.namespaces();
+        units.chain(self.readmitted.namespaces())
     }
 
     /// Runs some of what runs later, for as long as there is time after each unit (seconds since
@@ -355,9 +365,15 @@ impl Engine {
         let may_visit = !self.visits.is_empty();
         let is_visit = may_visit && !std::mem::take(&mut self.is_visited);
         let mut next = None;
-        if !is_visit && let Some(namespace) = self.postponed.next_turn(may_run) {
-            self.run_postponed(&namespace, &mut run, has_time);
-            next = Some(namespace);
+        if !is_visit {
+            // An object that is admitted is there before what runs for it.
+            next = self.readmit(&mut run, may_run);
+            if next.is_some() {
+                self.drain(&mut run, has_time);
+            } else if let Some(namespace) = self.postponed.next_turn(may_run) {
+                self.run_postponed(&namespace, &mut run, has_time);
+                next = Some(namespace);
+            }
         }
         if next.is_none() && may_visit {
             self.is_visited = true;

@@ -53,6 +53,8 @@ pub(crate) struct Rules {
     pub suffix_of: fn(&Host) -> Option<&str>,
     /// The unit of a host.
     pub host: fn(&Host) -> Unit,
+    /// The namespace of whom a unit is for or tells, where its object does not say so.
+    pub told: fn(&Unit) -> Option<Box<str>>,
     /// The scope of a view: the hosts that it may reach.
     pub scope: fn(Stored<'_>, &Settings, &View) -> Scope,
     /// Whether a namespace has rules of its own for a host or wildcard.

@@ -193,7 +193,7 @@ impl Engine {
 
     /// Lets a unit run later, in the turn of its namespace, or of who needs it where it has not run
     /// yet.
-    fn postpone(&mut self, id: UnitId) {
+    pub(super) fn postpone(&mut self, id: UnitId) {
         let namespace_of = |id: UnitId| self.units.get(id).map(|it| self.owner_of(it));
         let own = namespace_of(id).filter(|namespace| !namespace.is_empty());
         let needer = || {
@@ -403,15 +403,6 @@ impl Engine {
         } else {
             self.owning_none.remove(&id);
         }
-    }
-
-    /// Whether the object of a unit is beyond what its namespace may hold.
-    pub(super) fn is_beyond(&self, unit: &Unit) -> bool {
-        if !self.allowances.is_any_beyond() {
-            return false;
-        }
-        let key = unit.object_key();
-        key.is_some_and(|key| self.allowances.is_beyond(&key))
     }
 
     /// Takes a unit that nobody needs out, with all that it made.
