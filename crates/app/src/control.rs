@@ -21,7 +21,7 @@ use myriad_source::Wanted;
 use myriad_translate::{Engine, FindingsChange, MAIN, Outcome};
 use tokio::sync::{mpsc, watch};
 
-pub use self::event::{Event, INBOX_EVENTS_MAX};
+pub use self::event::{Event, INBOX_EVENTS_MAX, tell_tenants};
 pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
 
@@ -124,18 +124,17 @@ impl<O: Outlet> Control<O> {
                 Err(_) => break,
             }
         }
-        if self.beside.is_asked() {
-            self.translate_views();
-            self.beside.answer();
-        }
+        self.beside.answer(&self.engine);
         if self.queue.is_due(clock::now()) {
             self.translate_cut();
             self.translate_postponed();
+            self.beside.answer(&self.engine);
             // Whoever fills the inbox may run on this very thread.
             tokio::task::yield_now().await;
             return true;
         }
         if self.translate_postponed() {
+            self.beside.answer(&self.engine);
             tokio::task::yield_now().await;
             return true;
         }
@@ -186,11 +185,15 @@ impl<O: Outlet> Control<O> {
             Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
             Event::Learned(claims) => {
                 self.engine.learn(claims);
-                self.translate_views();
+                self.translate_in_time();
             }
             Event::Overrun(namespace) => {
                 self.engine.overrun(&namespace);
-                self.translate_views();
+                self.translate_in_time();
+            }
+            Event::Tenants(tenants) => {
+                self.engine.set_tenants(tenants);
+                self.translate_in_time();
             }
             // Before the end of the first list, what is not there is not known to be unserved;
             // everything is stated then.
@@ -304,6 +307,19 @@ impl<O: Outlet> Control<O> {
         if self.is_listed {
             self.translate(Vec::new(), clock::now());
         }
+    }
+
+    /// The same, where what has no time may run later.
+    fn translate_in_time(&mut self) {
+        if !self.is_listed {
+            return;
+        }
+        let (now, since) = (clock::unix_seconds(), clock::now());
+        let before = (self.processor_time)();
+        let processor_time = &self.processor_time;
+        let mut has_time = || processor_time().saturating_sub(before) < CUT_MAX;
+        let outcome = self.engine.apply_taken_in_while(now, &mut has_time);
+        self.commit(Touched::default(), outcome, since);
     }
 
     /// Translates the next cut. What takes long to take in ends it, so that nobody waits for more.

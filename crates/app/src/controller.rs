@@ -42,7 +42,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::board::Board;
 use crate::cli::RawController;
-use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares};
+use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, tell_tenants};
 use crate::descriptors;
 use crate::explain::Explainer;
 use crate::live::Live;
@@ -52,6 +52,7 @@ use crate::restart;
 use crate::settings::{Controller, MeshAuthority};
 use crate::signals::Stop;
 use crate::status::report::Reporter;
+use crate::tenants::Followed;
 use crate::tokens::Tokens;
 use authority::AuthorityKeeper;
 use claims::{Claims, Known};
@@ -166,9 +167,9 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let kept = known.claims.clone();
     let claims = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
     let wanted = Wanted::default();
-    let pods = settings.meaning.trust_domain.is_some().then_some(pods);
-    let looks = Looks { namespaces, pods };
+    let looks = Looks::of(&settings, namespaces, pods);
     follow(cluster, inbox.clone(), looks, wanted.clone());
+    follow_tenants(&settings, &inbox, &metrics)?;
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
     let fleet = Fleet::new(views, word, claims);
     let over = on_a_thread_of_its_own(move || {
@@ -372,6 +373,31 @@ struct Looks {
     namespaces: Namespaces,
     /// Where there is a mesh.
     pods: Option<KnownPods>,
+}
+
+impl Looks {
+    fn of(settings: &Controller, namespaces: Namespaces, pods: KnownPods) -> Self {
+        let has_mesh = settings.meaning.trust_domain.is_some();
+        let pods = has_mesh.then_some(pods);
+        Looks { namespaces, pods }
+    }
+}
+
+/// Follows the file of --tenants, if there is one.
+fn follow_tenants(
+    settings: &Controller,
+    inbox: &mpsc::Sender<Event>,
+    metrics: &Metrics,
+) -> std::io::Result<()> {
+    let meaning = &settings.meaning;
+    let followed = Followed::of(meaning.tenants_file.clone(), &meaning.tenants, metrics)?;
+    if let Some(followed) = followed {
+        drop(task::spawn(
+            "tenants",
+            tell_tenants(followed, inbox.clone()),
+        ));
+    }
+    Ok(())
 }
 
 /// Carries what the watches see into the inbox.

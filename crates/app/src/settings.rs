@@ -209,6 +209,8 @@ pub struct Meaning {
     pub bounds: Bounds,
     /// The namespaces with hosts or bounds of their own.
     pub tenants: Tenants,
+    /// The file that says so.
+    pub tenants_file: Option<PathBuf>,
     /// The part of the control thread's time that one namespace may have, in percent.
     pub control_share: u32,
     /// The most different regexes of one host.
@@ -563,6 +565,7 @@ impl Meaning {
                 Some(path) => tenants::read(path, problems),
                 None => Tenants::default(),
             },
+            tenants_file: raw.bounds.tenants.clone(),
             control_share: bounds::control_share(&raw.bounds),
             regexes_per_host: raw.regexes.regexes_per_host,
         };

@@ -1,7 +1,7 @@
 //! The file of `--tenants`: the hosts that namespaces may claim, and what each may hold where that
 //! differs from `--bound`.
 //!
-//! It is YAML, read once, at the start:
+//! It is YAML, read at the start and again whenever it is another:
 //!
 //! ```yaml
 //! namespaces:
@@ -12,12 +12,20 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use myriad_base::file;
+use myriad_base::metrics::{Counter, Metrics};
 use myriad_translate::{Allotment, Holding, HostList, Tenants, Unlisted};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::signal::unix::Signal;
+
+use crate::signals;
+
+/// How often the file is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The largest file in bytes.
 const BYTES_MAX: u64 = 1 << 20;
@@ -47,6 +55,78 @@ struct RawTenant {
     quota: BTreeMap<String, u64>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
+}
+
+/// The file, as it is from now on.
+pub struct Followed {
+    path: PathBuf,
+    tenants: Tenants,
+    hangup: Signal,
+    failures: Counter,
+    /// The problems that were told last, until the file is well again.
+    told: Vec<String>,
+}
+
+impl Followed {
+    /// The file that had these tenants; none where there is no file.
+    ///
+    /// # Errors
+    /// Signals cannot be listened to.
+    pub fn of(
+        path: Option<PathBuf>,
+        tenants: &Tenants,
+        metrics: &Metrics,
+    ) -> std::io::Result<Option<Self>> {
+        let path = path.map(|path| Followed::new(path, tenants.clone(), metrics));
+        path.transpose()
+    }
+
+    fn new(path: PathBuf, tenants: Tenants, metrics: &Metrics) -> std::io::Result<Self> {
+        let failures = Counter::default();
+        let help = "Looks at the file of --tenants that found something wrong";
+        metrics.register("tenants_file_failures", help, failures.clone());
+        Ok(Followed {
+            path,
+            tenants,
+            hangup: signals::hangup()?,
+            failures,
+            told: Vec::new(),
+        })
+    }
+
+    /// The tenants, once they are others; SIGHUP looks at once. As long as anything is wrong with
+    /// the file, the former ones hold.
+    pub async fn next(&mut self) -> Tenants {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                _ = self.hangup.recv() => {}
+            }
+            if let Some(tenants) = self.look() {
+                return tenants;
+            }
+        }
+    }
+
+    fn look(&mut self) -> Option<Tenants> {
+        let mut problems = Vec::new();
+        let tenants = read(&self.path, &mut problems);
+        if !problems.is_empty() {
+            self.failures.inc();
+            if self.told != problems {
+                tracing::error!("{}; the former tenants hold", problems.join("; "));
+                self.told = problems;
+            }
+            return None;
+        }
+        self.told.clear();
+        if tenants == self.tenants {
+            return None;
+        }
+        tracing::info!(file = %self.path.display(), "namespaces have other hosts or quotas");
+        self.tenants = tenants.clone();
+        Some(tenants)
+    }
 }
 
 /// Reads the file.
@@ -141,10 +221,11 @@ fn is_name(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use myriad_base::metrics::Metrics;
     use myriad_model::Host;
     use myriad_translate::{Settings, Tenants};
 
-    use super::parse;
+    use super::{Followed, parse};
 
     const SOUND: &str = "namespaces:
   team-a:
@@ -202,6 +283,37 @@ unlisted: free
             let problems = read(&SOUND.replacen(from, to, 1)).1.join("; ");
             assert!(problems.contains(told), "{told} is not in: {problems}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_another_is_told_and_a_broken_one_changes_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), SOUND).unwrap();
+        let before = read(SOUND).0;
+        let path = file.path().to_owned();
+        let metrics = Metrics::new();
+        let mut followed = Followed::new(path, before, &metrics).unwrap();
+        assert_eq!(followed.look(), None);
+        std::fs::write(file.path(), SOUND.replace("hosts: 7", "hosts: 8")).unwrap();
+        let tenants = followed.look().expect("it is another");
+        let settings = Settings {
+            tenants,
+            ..Settings::default()
+        };
+        assert_eq!(settings.bounds_of("team-a").hosts, 8);
+        assert_eq!(followed.look(), None);
+        for broken in ["namespaces: [", "others: 1\n"] {
+            std::fs::write(file.path(), broken).unwrap();
+            assert_eq!(followed.look(), None);
+        }
+        std::fs::remove_file(file.path()).unwrap();
+        assert_eq!((followed.look(), followed.failures.get()), (None, 3));
+        std::fs::write(file.path(), SOUND).unwrap();
+        assert!(
+            followed
+                .look()
+                .is_some_and(|tenants| tenants == read(SOUND).0)
+        );
     }
 
     #[test]

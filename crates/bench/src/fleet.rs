@@ -9,19 +9,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
+use myriad_model::Digest;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::activate::{Pace, Quantiles};
 use crate::backend;
 use crate::cluster;
+use crate::cluster::follower::Way;
 use crate::cluster::ground::Ground;
 use crate::cluster::parts::Home;
 use crate::cluster::process::Process;
 use crate::cluster::tenant::Kind;
 use crate::domains::{Certificates, Generator};
 use mesh::MeshArgs;
-use proxies::Proxies;
+use proxies::{Pattern, Proxies};
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -44,6 +46,10 @@ pub struct FleetArgs {
     /// Threads of all proxies together.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// In the end as many proxies come at once that hold nothing, to a controller that has just
+    /// started. Each then has a copy of its own of all there is.
+    #[arg(long, conflicts_with = "mesh")]
+    reconnect: bool,
     #[command(flatten)]
     mesh: MeshArgs,
     /// Print one JSON object instead of a list.
@@ -78,6 +84,8 @@ struct Report {
     idle_cpu_percent: f64,
     changes: Changes,
     restart: Restart,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reconnect: Option<Reconnect>,
     /// Resident memory of all proxies together, in this process.
     proxies_rss_mib: f64,
 }
@@ -108,6 +116,23 @@ struct Restart {
     cpu_s: f64,
     bytes_per_proxy: f64,
     bytes_per_proxy_max: u64,
+    rss_mib: f64,
+    rss_peak_mib: f64,
+}
+
+/// Proxies that hold nothing, all at once.
+#[derive(Serialize)]
+struct Reconnect {
+    /// The time from the first connection until all hold all.
+    settled_s: f64,
+    /// Processor time of the controller for that.
+    cpu_s: f64,
+    bytes_per_proxy: f64,
+    /// Commits that were compared and encoded, and those that were sent as they were for another.
+    steps_made: u64,
+    steps_shared: u64,
+    /// Nodes of snapshots that were compared, for all proxies together.
+    nodes_visited: u64,
     rss_mib: f64,
     rss_peak_mib: f64,
 }
@@ -161,8 +186,12 @@ fn measure(args: &FleetArgs) -> anyhow::Result<Report> {
     let (rss_mib, _) = controller.memory_mib()?;
     let changes = change(args, &ground, &generator, &controller, &proxies)?;
     let proxies_rss_mib = cluster::usage::memory_mib(std::process::id())?.0;
-    let restart = restart(args, &ground, controller, &proxies)?;
+    let (restart, digest) = restart(args, &ground, controller, &proxies)?;
     proxies.stop();
+    let reconnect = args
+        .reconnect
+        .then(|| reconnect(args, &ground, &way, digest));
+    let reconnect = reconnect.transpose()?;
     ground.leave()?;
     Ok(Report {
         proxies: args.proxies,
@@ -174,6 +203,7 @@ fn measure(args: &FleetArgs) -> anyhow::Result<Report> {
         idle_cpu_percent: percent(idle, IDLE),
         changes,
         restart,
+        reconnect,
         proxies_rss_mib: tenth(proxies_rss_mib),
     })
 }
@@ -233,7 +263,7 @@ fn restart(
     ground: &Ground,
     controller: Process,
     proxies: &Proxies,
-) -> anyhow::Result<Restart> {
+) -> anyhow::Result<(Restart, Digest)> {
     controller.kill()?;
     proxies.wait_alone()?;
     let before = proxies.bytes();
@@ -247,13 +277,44 @@ fn restart(
         .zip(&before)
         .map(|(after, before)| after - before);
     let (rss_mib, rss_peak_mib) = controller.memory_mib()?;
-    Ok(Restart {
+    let restart = Restart {
         downtime_s: args.downtime_seconds as f64,
         ready_s: seconds(ready),
         settled_s: seconds(in_step.at.saturating_duration_since(ready_at)),
         cpu_s: seconds(controller.processor_time()?),
         bytes_per_proxy: tenth(sum_since(&after, &before) as f64 / args.proxies as f64),
         bytes_per_proxy_max: each.max().unwrap_or(0),
+        rss_mib: tenth(rss_mib),
+        rss_peak_mib: tenth(rss_peak_mib),
+    };
+    Ok((restart, in_step.digest))
+}
+
+/// Starts a controller anew, and then as many proxies that hold nothing, until all are where it is.
+fn reconnect(
+    args: &FleetArgs,
+    ground: &Ground,
+    way: &Way,
+    digest: Digest,
+) -> anyhow::Result<Reconnect> {
+    let (controller, _) = start(ground)?;
+    let before = controller.figures()?;
+    let (worked, begun) = (controller.processor_time()?, Instant::now());
+    let proxies = Proxies::start(way, &Pattern::empty(), args.proxies, args.threads)?;
+    let settled = proxies.wait_at(digest)?;
+    let worked = controller.processor_time()? - worked;
+    let (rss_mib, rss_peak_mib) = controller.memory_mib()?;
+    let after = controller.figures()?;
+    let since = |name| anyhow::Ok(after.counter(name)? - before.counter(name)?);
+    let bytes: u64 = proxies.bytes().iter().sum();
+    proxies.stop();
+    Ok(Reconnect {
+        settled_s: seconds(settled.saturating_duration_since(begun)),
+        cpu_s: seconds(worked),
+        bytes_per_proxy: tenth(bytes as f64 / args.proxies as f64),
+        steps_made: since("sync_steps_made")?,
+        steps_shared: since("sync_steps_shared")?,
+        nodes_visited: since("sync_nodes_visited")?,
         rss_mib: tenth(rss_mib),
         rss_peak_mib: tenth(rss_peak_mib),
     })

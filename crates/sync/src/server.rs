@@ -82,6 +82,8 @@ pub struct ServerSession {
     /// next waits until the replica has seen that too.
     ahead: Option<Ahead>,
     plan: Option<Plan>,
+    /// The end of the course that it is on with other streams.
+    goal: Option<Snapshot>,
     /// Whether what the next plan finds gone is only inferred, or what the one under way does.
     infers: bool,
     /// Steps that other streams of the same view have worked out already.
@@ -158,6 +160,7 @@ impl ServerSession {
             state: State::Start { is_welcomed: false },
             ahead: None,
             plan: None,
+            goal: None,
             infers: false,
             steps,
             outbox: VecDeque::new(),
@@ -236,6 +239,7 @@ impl ServerSession {
         if newest.inferences() != self.newest.inferences() {
             // A plan that is under way leads to the one before, and another has to be made.
             self.plan = None;
+            self.goal = None;
             self.infers = true;
         }
         self.newest = newest;
@@ -490,6 +494,7 @@ impl ServerSession {
 
     fn walk(&mut self) {
         self.plan = None;
+        self.goal = None;
         self.strangers = Strangers::default();
         self.is_cut = false;
         self.state = State::Walking(Box::new(Walk::new(self.newest.clone())));
@@ -537,10 +542,13 @@ impl ServerSession {
             }
             None if is_own => return false,
             None if has_news => {
-                let ends = (&self.sent, &self.newest);
+                let ends = (&self.sent, self.goal.as_ref().unwrap_or(&self.newest));
                 match self.steps.find(ends, now, &self.counters) {
-                    Way::Long(plan) => *plan,
-                    Way::Short(step) => {
+                    Way::Own(plan) => {
+                        self.goal = None;
+                        *plan
+                    }
+                    Way::Shared(step) => {
                         self.take_step(&step);
                         return true;
                     }

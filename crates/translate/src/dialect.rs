@@ -12,8 +12,9 @@ use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Writer;
 
 use crate::engine::{
-    BoundRules, Dialect, Engine, NewlyClaimed, Output, PortFact, Reader, Rules, Scene, ScopeFact,
-    States, TallyFact, Touched, Translate, Unit, UnitKind,
+    BoundRules, ChoiceRules, ChosenFact, Dialect, Engine, LookedAtFact, NewlyClaimed, Output,
+    PortFact, Reader, Rules, Scene, ScopeFact, States, TallyFact, Touched, Translate, Unit,
+    UnitKind,
 };
 use crate::resolve::{self, SharedFact, losers, suffix_of, units, upstream};
 use crate::settings::{Bounds, Holding, Settings};
@@ -77,8 +78,17 @@ static RULES: Rules = Rules {
     above: resolve::facts::above,
     suffix_of,
     host: |host| Unit::host_of(host.clone()),
+    told: |unit| {
+        let loss = losers::Loss::of(unit).filter(|_| unit.is(&losers::LOSER));
+        loss.map(|loss| loss.loser.namespace().into())
+    },
     scope: mesh::scope::of,
     has_rules: resolve::reader::has_rules,
+    choice: ChoiceRules {
+        selector: resolve::facts::selector,
+        labels: resolve::facts::labels,
+        count: resolve::facts::count_first,
+    },
     bounds: BoundRules {
         holdings: Holding::of,
         weigh: Bounds::weigh,
@@ -146,7 +156,7 @@ fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// The families of facts, each of which has a number of its own.
-const FAMILIES: [u8; 8] = [
+const FAMILIES: [u8; 10] = [
     WHOLE,
     PortFact::FAMILY,
     ScopeFact::FAMILY,
@@ -155,6 +165,8 @@ const FAMILIES: [u8; 8] = [
     IstioFact::FAMILY,
     MeshFact::FAMILY,
     TallyFact::FAMILY,
+    ChosenFact::FAMILY,
+    LookedAtFact::FAMILY,
 ];
 
 /// Each kind of unit stands at the place of its rank, and each family at that of its number.

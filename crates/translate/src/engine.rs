@@ -4,6 +4,7 @@ mod admit;
 mod allowance;
 mod audience;
 mod batch;
+mod choosing;
 mod claiming;
 mod copies;
 mod drawn;
@@ -27,11 +28,13 @@ mod scope;
 mod sealing;
 mod stamp;
 mod tally;
+mod tenancy;
 mod unit;
 mod units;
 mod viewing;
 mod viewpoint;
 mod views;
+mod visits;
 mod weighing;
 
 use std::collections::{HashMap, HashSet};
@@ -41,6 +44,7 @@ use myriad_api::{Change, Finding, ObjectKey};
 use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 
 pub(crate) use allowance::{Amounts, Beyond};
+pub(crate) use choosing::{ChosenFact, LookedAtFact};
 pub(crate) use copies::Weight;
 pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
@@ -49,7 +53,9 @@ pub(crate) use memory::Remembered;
 pub(crate) use output::{Meaning, Output};
 pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
 pub(crate) use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact, Told};
-pub(crate) use rules::{BoundRules, Dialect, Rules, Scene, States, Touched, Translate};
+pub(crate) use rules::{
+    BoundRules, ChoiceRules, Dialect, Rules, Scene, States, Touched, Translate,
+};
 pub(crate) use scope::{Scope, Scoping};
 pub(crate) use stamp::Slot;
 pub(crate) use tally::TallyFact;
@@ -64,6 +70,7 @@ use crate::view::Role;
 use allowance::Allowances;
 use audience::Audience;
 use batch::Run;
+use choosing::Choosing;
 use copies::Copies;
 use late::Late;
 use ledger::Ledger;
@@ -75,8 +82,10 @@ use postponed::Postponed;
 use revisit::Partings;
 use sealing::SealedParts;
 use tally::Tally;
+use tenancy::Readmitted;
 use unit::UnitId;
 use units::Units;
+use visits::Visits;
 
 /// Holds all objects, and keeps resources and findings in step with them.
 pub struct Engine {
@@ -105,6 +114,8 @@ pub struct Engine {
     tally: Tally,
     /// The labels that selectors name.
     naming: Naming,
+    /// The selectors that choose workloads by all of their labels.
+    choosing: Choosing,
     /// Hosts that objects came to after their creation.
     late: Late,
     writer: Writer,
@@ -113,6 +124,12 @@ pub struct Engine {
     run: Run,
     /// The units that objects of other namespaces woke, and that run later.
     postponed: Postponed,
+    /// The objects that are admitted again, since their namespaces may hold other amounts.
+    readmitted: Readmitted,
+    /// The views of sidecars that have yet to look at what they may see.
+    visits: Visits,
+    /// Whether views went last of what runs later.
+    is_visited: bool,
     /// Whether an outcome was given; the first carries what follows from settings alone.
     is_started: bool,
 }
@@ -228,12 +245,16 @@ impl Engine {
             allowances: Allowances::new(copies, slots),
             tally: Tally::default(),
             naming: Naming::default(),
+            choosing: Choosing::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
             settings,
             writer,
             now: 0,
             run: Run::default(),
             postponed: Postponed::default(),
+            readmitted: Readmitted::default(),
+            visits: Visits::default(),
+            is_visited: false,
             is_started: false,
         };
         for key in rules.named_always {
@@ -275,9 +296,11 @@ impl Engine {
         self.now = self.now.max(now);
         self.load(changes);
         let mut run = std::mem::take(&mut self.run);
+        self.mark_readmitted(&mut run);
         for id in self.postponed.take_all() {
             self.mark(id, true, &mut run);
         }
+        self.mark_visited(&mut run);
         self.run = run;
         self.apply_taken_in(now)
     }
@@ -302,56 +325,96 @@ impl Engine {
             for unit in (self.rules.roots)(&self.settings) {
                 self.root(unit, &mut run);
             }
+            self.mark_visited(&mut run);
         }
         self.mark_due(&mut run);
         self.drain(&mut run, has_time);
         self.conclude(run, bytes_encoded)
     }
 
-    /// Whether units are postponed.
+    /// Whether anything runs later: units, objects that are admitted again, or what views have yet
+    /// to look at.
     pub fn has_postponed(&self) -> bool {
-        !self.postponed.is_empty()
+        let is_empty =
+            self.postponed.is_empty() && self.readmitted.is_empty() && self.visits.is_empty();
+        self.is_started && !is_empty
     }
 
-    /// The namespaces that have postponed units.
+    /// The namespaces that have postponed units or objects.
     pub fn postponed(&self) -> impl Iterator<Item = &str> {
-        self.postponed.namespaces()
+        let units = self.postponed.namespaces();
+        units.chain(self.readmitted.namespaces())
     }
 
-    /// Runs some postponed units of the namespace whose turn it is, among those that may run, for
-    /// as long as there is time after each (seconds since the epoch). Returns the namespace and
-    /// what that changed.
+    /// Runs some of what runs later, for as long as there is time after each unit (seconds since
+    /// the epoch): postponed units of the namespace whose turn it is, among those that may run, and
+    /// by turns what a view has yet to look at, which is charged to nobody. Returns the namespace
+    /// and what that changed.
     pub fn work_off(
         &mut self,
         now: i64,
         has_time: &mut dyn FnMut() -> bool,
         may_run: &dyn Fn(&str) -> bool,
     ) -> Option<(Box<str>, Outcome)> {
-        let namespace = self.postponed.next_turn(may_run)?;
+        if !self.has_postponed() {
+            return None;
+        }
         let bytes_encoded = self.writer.bytes_encoded();
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
+        let may_visit = !self.visits.is_empty();
+        let is_visit = may_visit && !std::mem::take(&mut self.is_visited);
+        let mut next = None;
+        if !is_visit {
+            // An object that is admitted is there before what runs for it.
+            next = self.readmit(&mut run, may_run);
+            if next.is_some() {
+                self.drain(&mut run, has_time);
+            } else if let Some(namespace) = self.postponed.next_turn(may_run) {
+                self.run_postponed(&namespace, &mut run, has_time);
+                next = Some(namespace);
+            }
+        }
+        if next.is_none() && may_visit {
+            self.is_visited = true;
+            self.go_on_visiting(&mut run, has_time);
+            next = Some("".into());
+        }
+        let Some(namespace) = next else {
+            self.run = run;
+            return None;
+        };
+        Some((namespace, self.conclude(run, bytes_encoded)))
+    }
+
+    /// Runs some postponed units of a namespace.
+    fn run_postponed(
+        &mut self,
+        namespace: &str,
+        run: &mut Run,
+        has_time: &mut dyn FnMut() -> bool,
+    ) {
         for _ in 0..postponed::TURN_UNITS {
-            let Some(id) = self.postponed.pop(&namespace) else {
+            let Some(id) = self.postponed.pop(namespace) else {
                 break;
             };
-            self.mark(id, true, &mut run);
+            self.mark(id, true, run);
             // It runs itself, however late it is.
             let mut is_first = true;
             let mut has_more = || std::mem::take(&mut is_first) || has_time();
-            self.drain(&mut run, &mut has_more);
+            self.drain(run, &mut has_more);
             if !has_time() {
                 break;
             }
         }
-        Some((namespace, self.conclude(run, bytes_encoded)))
     }
 
     /// The outcome of a batch, before which so many bytes were encoded.
     fn conclude(&mut self, mut run: Run, bytes_encoded: u64) -> Outcome {
         self.objects.settle();
         self.parts.settle();
-        self.views.settle();
+        let left = self.visits.take_left();
+        self.views.free(left);
         self.naming.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
         // Read once, and not in every batch again.

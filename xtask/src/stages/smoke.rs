@@ -136,7 +136,8 @@ const KUBERNETES: Bench = Bench {
 
 /// Proxies without listeners that follow one controller, and its restart.
 const FLEET: Bench = Bench {
-    arguments: "fleet --proxies 50 --services 20 --changes 10 --downtime-seconds 1 --json",
+    arguments: "fleet --proxies 50 --services 20 --changes 10 --downtime-seconds 1 --reconnect \
+                --json",
     figures: &[
         "proxies",
         "rss_mib",
@@ -145,6 +146,9 @@ const FLEET: Bench = Bench {
         "changes.streams_woken",
         "restart.settled_s",
         "restart.bytes_per_proxy_max",
+        "reconnect.settled_s",
+        "reconnect.steps_made",
+        "reconnect.steps_shared",
     ],
 };
 

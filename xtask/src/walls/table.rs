@@ -63,9 +63,16 @@ pub(super) const ORDERS: &[Order] = &[
         rows: &[
             &[
                 "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "process",
-                "resident", "restart", "signals", "tenants", "told",
+                "resident", "restart", "signals", "told",
             ],
-            &["ask", "board", "completions", "tickets", "tokens"],
+            &[
+                "ask",
+                "board",
+                "completions",
+                "tenants",
+                "tickets",
+                "tokens",
+            ],
             &["confirm"],
             &["control", "descriptors", "settings", "status"],
             &["check", "explain", "greeting"],

@@ -22,7 +22,7 @@ pub struct RawBounds {
     )]
     pub bounds: Vec<String>,
     /// A file with the hosts that namespaces may claim, and what each may hold where that differs
-    /// from --bound. Read once, at the start.
+    /// from --bound. It is read again when it changes, and at SIGHUP.
     #[arg(long, env = "MYRIAD_TENANTS", value_name = "FILE")]
     pub tenants: Option<PathBuf>,
 }

@@ -64,20 +64,16 @@ struct Standing {
 
 impl Beside {
     /// Finds the view of a Pod, and puts it where it is not there. Who asked is answered by
-    /// [`Beside::answer`], once it has been translated.
+    /// [`Beside::answer`], once it has all that it shall.
     pub(super) fn ask(&mut self, engine: &mut Engine, pod: &str, answer: Answer) {
         let found = find(engine, pod).and_then(|found| self.put(engine, pod, found));
         self.waiting.push((answer, found));
     }
 
-    /// Whether anybody waits for an answer.
-    pub(super) fn is_asked(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// Answers whoever waits.
-    pub(super) fn answer(&mut self) {
-        for (answer, found) in self.waiting.drain(..) {
+    /// Answers whoever waits for a view that has all that it shall.
+    pub(super) fn answer(&mut self, engine: &Engine) {
+        let is_whole = |view: &Option<Arc<str>>| view.as_ref().is_none_or(|it| engine.is_whole(it));
+        for (answer, found) in self.waiting.extract_if(.., |(_, view)| is_whole(view)) {
             // Who does not wait any more asks again.
             let _ = answer.send(found);
         }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use myriad_api::Batch;
-use myriad_translate::{ClaimsChange, FindingsChange, View};
-use tokio::sync::oneshot;
+use myriad_translate::{ClaimsChange, FindingsChange, Tenants, View};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::tenants::Followed;
 
 /// Everything that can wake the control loop.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub enum Event {
     Learned(ClaimsChange),
     /// There is no room for since when objects of a namespace claim hosts.
     Overrun(Arc<str>),
+    /// Namespaces have other lists of hosts, or other quotas.
+    Tenants(Tenants),
     /// Everything that is told to people shall be told again.
     Restate,
     /// Somebody else has found something, or found it gone.
@@ -39,3 +43,13 @@ pub(super) type Answer = oneshot::Sender<Option<Arc<str>>>;
 /// The most events that wait in the inbox. A source that finds it full waits: what would pile up
 /// here during a first list is memory that a million small objects leave in pieces.
 pub const INBOX_EVENTS_MAX: usize = 32;
+
+/// Tells a control loop of the tenants of a file, whenever they are others.
+pub async fn tell_tenants(mut followed: Followed, inbox: mpsc::Sender<Event>) {
+    loop {
+        let tenants = followed.next().await;
+        if inbox.send(Event::Tenants(tenants)).await.is_err() {
+            return;
+        }
+    }
+}

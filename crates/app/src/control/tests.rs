@@ -10,6 +10,8 @@ use myriad_translate::{ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+mod visits;
+
 use super::queue::Holders;
 use super::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares, TAKING_IN_MAX};
 use crate::board::Board;

@@ -32,7 +32,7 @@ use crate::settings::Controller;
 use crate::tokens::Tokens;
 
 /// The most proxies of one controller. A tenth is kept for gateways, and namespaces share the rest.
-const STREAMS_MAX: usize = 10_000;
+const STREAMS_MAX: usize = 16_384;
 
 /// The most connections on which nobody has proved who they are, shared by the addresses that they
 /// come from. Two thousand proxies that return at once go through in turns of a few milliseconds.

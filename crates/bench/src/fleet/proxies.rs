@@ -2,7 +2,7 @@
 //! same snapshot, and has its own only of what changed since.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use myriad_base::drain::Drain;
@@ -77,6 +77,16 @@ pub(super) fn pattern(way: &Way, domains: u64) -> anyhow::Result<Pattern> {
     })
 }
 
+impl Pattern {
+    /// Nothing.
+    pub(super) fn empty() -> Pattern {
+        Pattern {
+            held: Snapshot::new(),
+            key: None,
+        }
+    }
+}
+
 impl Proxies {
     /// Starts so many, all at once.
     ///
@@ -116,6 +126,14 @@ impl Proxies {
     /// They do not get there in time.
     pub(super) fn wait_in_step(&self, but: Option<Digest>) -> anyhow::Result<InStep> {
         self.tally.wait_in_step(but, TIMEOUT)
+    }
+
+    /// Waits until all are in this state, and says since when.
+    ///
+    /// # Errors
+    /// They do not get there in time.
+    pub(super) fn wait_at(&self, digest: Digest) -> anyhow::Result<Instant> {
+        self.tally.wait_at(digest, TIMEOUT)
     }
 
     /// Waits until none follows a controller.

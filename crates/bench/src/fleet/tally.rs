@@ -83,6 +83,22 @@ impl Tally {
         in_step(&state).with_context(|| format!("{most} of {all} proxies are in step"))
     }
 
+    /// Waits until all proxies are in this state, and says since when.
+    ///
+    /// # Errors
+    /// They do not get there in time.
+    pub(super) fn wait_at(&self, digest: Digest, timeout: Duration) -> anyhow::Result<Instant> {
+        let reached = |state: &State| state.counts.get(&digest).copied().unwrap_or(0);
+        let waiting = |state: &mut State| reached(state) < state.proxies.len();
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), timeout, waiting);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (some, all) = (reached(&state), state.proxies.len());
+        ensure!(some == all, "{some} of {all} proxies are in step");
+        Ok(state.last)
+    }
+
     /// Waits until no proxy follows a controller.
     ///
     /// # Errors
@@ -134,6 +150,8 @@ mod tests {
         let other = tally.wait_in_step(Some(Digest(1)), AT_ONCE).unwrap();
         assert_eq!(other.digest, Digest(2));
         assert!(tally.wait_in_step(Some(Digest(2)), AT_ONCE).is_err());
+        assert!(tally.wait_at(Digest(1), AT_ONCE).is_err());
+        tally.wait_at(Digest(2), AT_ONCE).unwrap();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -70,6 +71,15 @@ impl Servers {
         std::fs::rename(saved.path, store).expect("the copy is there");
     }
 
+    /// Lets the store forget all of its history up to now, as it does by itself after minutes.
+    pub async fn compact(&self) {
+        let status = store("maintenance/status", &json!({})).await;
+        let revision = status.pointer("/header/revision").cloned();
+        let revision = revision.expect("the store tells its revision");
+        let forgotten = json!({"revision": revision, "physical": true});
+        store("kv/compaction", &forgotten).await;
+    }
+
     fn folder(&self) -> &Path {
         self.control
             .parent()
@@ -83,6 +93,18 @@ impl Servers {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {complaint}");
     }
+}
+
+/// Asks the store of the cluster, as JSON.
+async fn store(path: &str, body: &Value) -> Value {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--fail", "--data"]);
+    command.arg(body.to_string());
+    command.arg(format!("http://127.0.0.1:2379/v3/{path}"));
+    let output = command.output().await.expect("curl starts");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{path}: {complaint}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 /// Copies a folder that nobody writes.

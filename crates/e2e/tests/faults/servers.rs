@@ -1,10 +1,18 @@
 //! The servers of the cluster fail: its API, its store, and what is in the store.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use myriad_e2e::cluster::{Retry, Servers};
 use myriad_e2e::world::eventually;
 use tokio::sync::watch;
 
 use crate::scene::{Changes, Fleet, Scene, is_refused, is_served};
+
+/// The address of the API.
+const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
+
+/// An address where nobody listens.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 
 #[tokio::test]
 async fn an_older_store_is_put_back_and_only_what_it_does_not_know_goes() {
@@ -29,6 +37,62 @@ async fn an_older_store_is_put_back_and_only_what_it_does_not_know_goes() {
     scene.apply(&["new.test"]).await;
     traffic.add("new.test").await;
     traffic.go_on(100).await;
+    traffic.stop().assert_flawless();
+}
+
+#[tokio::test]
+async fn a_history_that_the_store_has_forgotten_costs_a_list_and_no_change() {
+    let servers = Servers::alone().await;
+    let scene = Scene::set().await;
+    let cluster = &scene.cluster;
+    let (relay, kubeconfig) = scene.relay_of_api("forgotten").await;
+    let launch = cluster.controller_launch(0);
+    let controller = launch.environment("KUBECONFIG", kubeconfig).start();
+    let proxy = cluster.proxy(0, "proxy", "myriad").await;
+    cluster.ready(&proxy).await;
+    let traffic = scene.traffic();
+    scene.apply(&["kept.test", "deleted.test"]).await;
+    traffic.add("kept.test").await;
+    cluster.eventually("deleted.test", is_served).await;
+
+    // While the controller is cut off, what it would have been told is forgotten.
+    relay.lead_to(NOWHERE);
+    cluster.delete(&scene.site("deleted.test")).await;
+    scene.apply(&["later.test"]).await;
+    let path = format!(
+        "/apis/networking.k8s.io/v1/namespaces/{}/ingresses?limit=1",
+        cluster.tenant()
+    );
+    let page = cluster.kubectl(&["get", "--raw", &path]).await;
+    let page: serde_json::Value = serde_json::from_str(&page).expect("a list");
+    let token = page["metadata"]["continue"]
+        .as_str()
+        .expect("there are two");
+    let next = format!("{path}&continue={token}");
+    cluster.kubectl(&["get", "--raw", &next]).await;
+    scene.apply(&["last.test"]).await;
+    servers.compact().await;
+    servers.kill("kube-apiserver").await;
+    servers.start().await;
+    // So is the rest of a list that was read by pages.
+    let refused = cluster.try_kubectl(&["get", "--raw", &next], "").await;
+    let refused = refused.expect_err("it is too old");
+    assert!(
+        refused.contains("Expired") || refused.contains("410"),
+        "{refused}"
+    );
+
+    relay.lead_to(API);
+    for host in ["later.test", "last.test"] {
+        traffic.add(host).await;
+    }
+    cluster.eventually("deleted.test", is_refused).await;
+    let metrics = cluster.admin(&controller, "/metrics").await.body;
+    let mut gone = metrics.lines().filter_map(|line| {
+        let rest = line.strip_prefix("myriad_kubernetes_watch_gone_total")?;
+        rest.rsplit(' ').next()?.parse::<f64>().ok()
+    });
+    assert!(gone.any(|count| count > 0.0), "{metrics}");
     traffic.stop().assert_flawless();
 }
 

@@ -202,5 +202,15 @@ async fn a_list_of_hosts_says_which_tenant_may_serve_what_whoever_came_first() {
     let told = told.await.expect("one is told");
     assert!(told.contains("third-a-test") && told.contains("raise hosts: 2 of namespace a"));
     assert_eq!(world.get("http://third.a.test/").await.status, 404);
+    // Another file takes effect while it serves: one more for the one, and none for the other.
+    let others = "namespaces:\n  a: {hosts: [\"*.a.test\"], quota: {hosts: 3}}\n  c: {hosts: []}\n";
+    std::fs::write(&tenants, others).expect("a file");
+    world
+        .eventually("http://third.a.test/", |it| is_from(it, "owner"))
+        .await;
+    world
+        .eventually("http://c.test/", |it| it.status == 404)
+        .await;
+    assert_eq!(world.get("http://shop.a.test/").await.status, 200);
     world.stop().await;
 }

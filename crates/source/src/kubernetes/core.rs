@@ -7,6 +7,7 @@
 //!   duplicate and reordered events change nothing.
 
 mod exchange;
+mod failing;
 mod findings;
 mod hold;
 #[cfg(test)]
@@ -398,29 +399,6 @@ impl Core {
         self.backoff.fail()
     }
 
-    /// A request failed. Returns how long to wait.
-    pub(super) fn fail(&mut self, failure: Failure) -> Duration {
-        let mut wait = self.backoff.fail();
-        let was_streaming = self.phase == Phase::Streaming;
-        match &failure {
-            Failure::Gone => {}
-            Failure::Unsupported(_) | Failure::Idle if was_streaming => self.can_stream = false,
-            Failure::TooLarge => self.page_objects = (self.page_objects / 8).max(1),
-            Failure::Busy { after, .. } => wait = wait.max(*after),
-            Failure::Unsupported(_)
-            | Failure::Idle
-            | Failure::Unauthorized(_)
-            | Failure::Refused(_)
-            | Failure::Missing(_)
-            | Failure::Lost(_) => {}
-        }
-        // Whoever is not known is told nothing, so that only a refusal says that there is no right.
-        self.is_listed |= matches!(failure, Failure::Refused(_)) && self.scope.is_optional;
-        self.phase = self.after(&failure);
-        self.findings.set_trouble(&failure, self.is_listed);
-        wait
-    }
-
     /// When [`Core::tick`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.hold.deadline().filter(|_| self.is_list_whole())
@@ -460,27 +438,6 @@ impl Core {
             is_listed: self.is_listed,
             infers: std::mem::take(&mut self.infers),
         })
-    }
-
-    /// The phase after a failure.
-    fn after(&mut self, failure: &Failure) -> Phase {
-        let is_checking = self.phase == Phase::Checking;
-        self.unchecked += u32::from(is_checking);
-        let knows = is_checking || matches!(self.phase, Phase::Watching(_) | Phase::Probing);
-        match failure {
-            // A server that cannot look back cannot be asked.
-            Failure::Unsupported(_) if is_checking => Phase::Watching(self.version),
-            Failure::Idle
-            | Failure::Lost(_)
-            | Failure::Unauthorized(_)
-            | Failure::Refused(_)
-            | Failure::Busy { .. }
-                if knows && self.unchecked < CHECKS_MAX =>
-            {
-                Phase::Probing
-            }
-            _ => Phase::Unlisted,
-        }
     }
 
     fn begin_list(&mut self) {

@@ -173,6 +173,48 @@ async fn a_server_without_streaming_lists_is_read_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_list_by_pages_that_is_compacted_away_begins_again_with_larger_ones() {
+    let server = Server::start().await;
+    server.forget_streaming();
+    for number in 0..25 {
+        server.put(SERVICES, &format!("s{number:02}"), service(1));
+    }
+    let settings = ClusterSettings {
+        page_objects: 5,
+        ..settings(&server)
+    };
+    server.compact_lists(2);
+    let (mut cluster, first) = synced(settings).await;
+    assert_eq!(names(&first).0.len(), 25);
+    let limits = |log: Vec<String>| {
+        let limits = log.into_iter().filter_map(|line| {
+            let (_, rest) = line.split_once("/services?limit=")?;
+            rest.split('&').next()?.parse().ok()
+        });
+        limits.collect::<Vec<u32>>()
+    };
+    // It comes to its end however short the history is that the server remembers.
+    assert_eq!(limits(server.log()), [5, 5, 10, 10, 20, 20]);
+
+    // Where nothing is new but what changed meanwhile, nothing else is told.
+    server.cut();
+    server.put(SERVICES, "s03", service(2));
+    server.delete(SERVICES, "s24");
+    server.put(SERVICES, "t", service(1));
+    server.compact();
+    server.compact_lists(1);
+    let mut batch = changed(&mut cluster).await;
+    while batch.changes.len() < 3 {
+        batch.changes.extend(changed(&mut cluster).await.changes);
+    }
+    assert_eq!(
+        names(&batch),
+        (vec!["s03".into(), "t".into()], vec!["s24".into()])
+    );
+    assert_eq!(limits(server.log())[6..], [20, 20, 40]);
+}
+
+#[tokio::test]
 async fn after_410_only_the_difference_is_emitted() {
     let server = Server::start().await;
     for name in ["kept", "changed", "gone"] {

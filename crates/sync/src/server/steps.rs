@@ -2,6 +2,10 @@
 //!
 //! Most streams of a view are at the same snapshot, so that a change means the same to all of
 //! them: the first one compares and encodes, and the others send the same bytes.
+//!
+//! A difference that is too long for one commit is a course of several steps. The first stream that
+//! gets to the end of it makes the next one, and those behind it take what is there: proxies that
+//! come back together with nothing cost one walk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::clock::Instant;
-use myriad_model::{Digest, Position, Snapshot};
+use myriad_model::{Change, Digest, Position, Snapshot};
 use prost::Message as _;
 
 use super::frames;
@@ -23,6 +27,9 @@ const STEPS_MAX: usize = 16;
 const STEPS_BYTES_MAX: usize = 4 << 20;
 /// The most bytes that the steps of all views may have, but for the newest.
 pub(crate) const SHELF_BYTES_MAX: usize = 64 << 20;
+/// The most courses of one view that go on at once, and the most of their steps that are kept.
+const COURSES_MAX: usize = 4;
+const COURSE_STEPS_MAX: usize = 64;
 /// How long a step is kept. Streams that follow take it within a moment; the first of a view, which
 /// is all that it has, is for proxies that start together.
 pub(crate) const STEP_AGE_MAX: Duration = Duration::from_secs(30);
@@ -31,8 +38,23 @@ pub(crate) const STEP_AGE_MAX: Duration = Duration::from_secs(30);
 /// that would only push out what others need.
 #[derive(Default)]
 pub struct Steps {
-    known: Mutex<VecDeque<Known>>,
+    taken: Mutex<Taken>,
     shelf: Arc<Shelf>,
+}
+
+/// The steps that streams of one view took.
+#[derive(Default)]
+struct Taken {
+    known: VecDeque<Known>,
+    courses: VecDeque<Course>,
+}
+
+/// A long difference, as far as any stream has got.
+struct Course {
+    at: Snapshot,
+    plan: Plan,
+    /// When the last step was made.
+    since: Instant,
 }
 
 /// The steps that are kept, of all views: bounded by their bytes and by their age together.
@@ -54,11 +76,13 @@ struct Known {
     step: Weak<Step>,
 }
 
-/// One commit that leads from one snapshot to another.
+/// One commit that leads from one snapshot to another, or towards it.
 pub(super) struct Step {
     from: Digest,
     to: Digest,
     position: Position,
+    /// Of a step of a course: the snapshot after it, and the one that the course leads to.
+    pub(super) course: Option<(Snapshot, Snapshot)>,
     /// Encoded messages, of which the last is the commit.
     pub(super) frames: Vec<Bytes>,
     pub(super) resources: u64,
@@ -67,17 +91,17 @@ pub(super) struct Step {
 
 /// How a stream comes from one snapshot to another.
 pub(super) enum Way {
-    /// One commit, which is shared with other streams.
-    Short(Arc<Step>),
+    /// One commit, which is shared with other streams, and after which there may be others.
+    Shared(Arc<Step>),
     /// Several commits, of this stream alone.
-    Long(Box<Plan>),
+    Own(Box<Plan>),
 }
 
 impl Steps {
     /// The steps of one view, none yet, that are kept beside those of others.
     pub(crate) fn on(shelf: Arc<Shelf>) -> Self {
         Steps {
-            known: Mutex::default(),
+            taken: Mutex::default(),
             shelf,
         }
     }
@@ -90,23 +114,38 @@ impl Steps {
         counters: &ServerCounters,
     ) -> Way {
         // Others wait for the one who works it out, instead of doing the same.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         self.shelf.sweep(now);
-        let mut kept = known.iter().filter_map(|it| it.step.upgrade());
+        let mut kept = taken.known.iter().filter_map(|it| it.step.upgrade());
         if let Some(step) = kept.find(|it| it.leads(from, to)) {
             counters.steps_shared.inc();
-            return Way::Short(step);
+            return Way::Shared(step);
         }
-        let mut plan = Plan::new(from.clone(), to.clone());
-        counters.nodes_visited.inc_by(plan.nodes_visited());
-        if !plan.is_short() {
-            return Way::Long(Box::new(plan));
-        }
-        let step = Arc::new(Step::new(from, &mut plan, counters));
+        let is_over = |course: &Course| now.saturating_duration_since(course.since) > STEP_AGE_MAX;
+        taken.courses.retain(|course| !is_over(course));
+        let mut courses = taken.courses.iter();
+        let known = courses.position(|course| course.is_taken_by(from, to));
+        let mut course = match known.and_then(|at| taken.courses.remove(at)) {
+            Some(course) => course,
+            None => {
+                let plan = Plan::new(from.clone(), to.clone());
+                counters.nodes_visited.inc_by(plan.nodes_visited());
+                if !plan.is_short() && taken.courses.len() >= COURSES_MAX {
+                    return Way::Own(Box::new(plan));
+                }
+                let (at, since) = (from.clone(), now);
+                Course { at, plan, since }
+            }
+        };
+        let (step, is_last) = course.step(now, counters);
+        let step = Arc::new(step);
         counters.steps_made.inc();
-        let crowded_out = self.keep(&mut known, &step, now);
+        if !is_last {
+            taken.courses.push_back(course);
+        }
+        let crowded_out = self.keep(&mut taken.known, &step, now);
         counters.steps_crowded_out.inc_by(crowded_out);
-        Way::Short(step)
+        Way::Shared(step)
     }
 
     /// Keeps a step, and lets those go that are too many then. Returns how many of any view were
@@ -115,24 +154,35 @@ impl Steps {
         let (number, crowded_out) = self.shelf.put(step.clone(), now);
         let step = Arc::downgrade(step);
         known.push_front(Known { number, step });
-        known.retain(|it| it.step.strong_count() > 0);
-        let mut bytes = 0;
-        let fitting = known.iter().skip(1).take(STEPS_MAX - 1).take_while(|it| {
-            bytes += it.step.upgrade().map_or(0, |step| step.bytes());
-            bytes <= STEPS_BYTES_MAX
+        let (mut bytes, mut short, mut of_courses) = (0, 0, 0);
+        let mut is_newest = true;
+        known.retain(|it| {
+            let Some(step) = it.step.upgrade() else {
+                return false;
+            };
+            let stays = if step.course.is_some() {
+                of_courses += 1;
+                of_courses <= COURSE_STEPS_MAX
+            } else {
+                short += 1;
+                bytes += if is_newest { 0 } else { step.bytes() };
+                short <= STEPS_MAX && bytes <= STEPS_BYTES_MAX
+            };
+            is_newest = false;
+            if !stays {
+                self.shelf.remove(it.number);
+            }
+            stays
         });
-        let fitting = 1 + fitting.count();
-        for gone in known.drain(fitting.min(known.len())..) {
-            self.shelf.remove(gone.number);
-        }
         crowded_out
     }
 
     /// How many steps are kept, and of how many bytes.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> (usize, usize) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = known
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = taken
+            .known
             .iter()
             .filter_map(|it| Some(it.step.upgrade()?.bytes()));
         (bytes.clone().count(), bytes.sum())
@@ -196,13 +246,53 @@ impl Kept {
     }
 }
 
+impl Course {
+    /// Whether a stream that has a snapshot can go on here to come to another. One that has nothing
+    /// may come to an older one first.
+    fn is_taken_by(&self, from: &Snapshot, to: &Snapshot) -> bool {
+        self.at.digest() == from.digest() && leads_to(self.plan.target(), (from, to))
+    }
+
+    /// The next step, and whether it is the last.
+    fn step(&mut self, now: Instant, counters: &ServerCounters) -> (Step, bool) {
+        self.since = now;
+        let visited = self.plan.nodes_visited();
+        let (changes, is_last) = self.plan.take();
+        counters
+            .nodes_visited
+            .inc_by(self.plan.nodes_visited() - visited);
+        let (from, is_short) = (self.at.digest(), self.plan.is_short());
+        let goal = self.plan.target();
+        if is_last {
+            self.at = goal.clone();
+        } else {
+            self.at.set_position(goal.position().clone());
+            changes.iter().for_each(|change| self.at.apply(change));
+        }
+        let course = (!is_short).then(|| (self.at.clone(), goal.clone()));
+        (
+            Step::new((from, &self.at), &changes, course, counters),
+            is_last,
+        )
+    }
+}
+
+/// Whether a way to a snapshot is one for who has something and shall come to another. Whoever has
+/// nothing may come to an older one first: it is told of what is newer right after.
+fn leads_to(goal: &Snapshot, (from, to): (&Snapshot, &Snapshot)) -> bool {
+    from.is_empty() || (goal.digest() == to.digest() && goal.position() == to.position())
+}
+
 impl Step {
-    fn new(from: &Snapshot, plan: &mut Plan, counters: &ServerCounters) -> Self {
-        let (changes, _) = plan.take();
+    fn new(
+        (from, to): (Digest, &Snapshot),
+        changes: &[Change],
+        course: Option<(Snapshot, Snapshot)>,
+        counters: &ServerCounters,
+    ) -> Self {
         let mut messages = VecDeque::new();
-        let oversized = frames::write(&changes, &[], &mut messages);
+        let oversized = frames::write(changes, &[], &mut messages);
         counters.oversized.inc_by(oversized);
-        let to = plan.target();
         messages.push_back(wire::from_server(from_server::Body::Commit(wire::Commit {
             position: wire::position_message(to.position()),
             root: wire::digest_bytes(to.digest()),
@@ -210,9 +300,10 @@ impl Step {
         })));
         let added = changes.iter().filter(|it| it.new.is_some()).count();
         Step {
-            from: from.digest(),
+            from,
             to: to.digest(),
             position: to.position().clone(),
+            course,
             frames: messages
                 .iter()
                 .map(|it| it.encode_to_vec().into())
@@ -227,6 +318,10 @@ impl Step {
     }
 
     fn leads(&self, from: &Snapshot, to: &Snapshot) -> bool {
-        self.from == from.digest() && self.to == to.digest() && self.position == *to.position()
+        self.from == from.digest()
+            && match &self.course {
+                Some((_, goal)) => leads_to(goal, (from, to)),
+                None => self.to == to.digest() && self.position == *to.position(),
+            }
     }
 }

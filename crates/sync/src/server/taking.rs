@@ -19,8 +19,17 @@ impl ServerSession {
         self.counters.commits.inc();
         let frames = step.frames.iter().cloned().map(Frame::Shared);
         self.outbox.extend(frames);
-        // The newest itself, not a copy that is equal: streams in step share all of it.
-        self.sent = self.newest.clone();
+        (self.sent, self.goal) = match &step.course {
+            Some((at, goal)) => {
+                let is_there = at.digest() == goal.digest();
+                (at.clone(), (!is_there).then(|| goal.clone()))
+            }
+            // The newest itself, not a copy that is equal: streams in step share all of it.
+            None => {
+                let goal = self.goal.take();
+                (goal.unwrap_or_else(|| self.newest.clone()), None)
+            }
+        };
         self.awaited = Some(self.sent.digest());
     }
 

@@ -70,11 +70,14 @@ fn a_stream_that_was_slow_takes_a_step_of_its_own_and_few_steps_are_kept() {
         kept <= 16 && bytes <= 5 << 20,
         "{kept} steps, {bytes} bytes"
     );
-    let made = counters.steps_made.get();
+    let (made, sent) = (counters.steps_made.get(), counters.commits.get());
     slow.server.update(world.snapshot().clone());
     slow.settle();
     assert_eq!(slow.client.held().digest(), world.snapshot().digest());
-    assert!(counters.steps_made.get() <= made + 1);
+    // All of it is too long for one commit, and each is a step.
+    let sent = counters.commits.get() - sent;
+    let made = counters.steps_made.get() - made;
+    assert!(made <= sent && sent < 20, "{made} of {sent}");
     assert_eq!(Arc::strong_count(world.steps()), 3);
 }
 
@@ -114,4 +117,69 @@ fn the_steps_of_all_views_are_bounded_by_bytes_and_age_together() {
     shelf.sweep(now + STEP_AGE_MAX);
     assert_eq!(shelf.kept(), (0, 0), "no view has one that is old");
     assert!(views.iter().all(|view| view.kept() == (0, 0)));
+}
+
+#[test]
+fn streams_with_nothing_walk_and_encode_all_once_together() {
+    const STREAMS: u64 = 60;
+    let mut world = World::new(Form::Encoded);
+    for number in 0..9_000 {
+        world.put(&format!("e{number}"), 1);
+    }
+    let counters = ServerCounters::default();
+    let join = |world: &World| {
+        let mut pair = Pair::connect_counted(world, Snapshot::new(), &counters);
+        pair.settle();
+        assert!(pair.server.is_in_step());
+        assert_eq!(pair.client.held().digest(), world.snapshot().digest());
+        pair
+    };
+    let first = join(&world);
+    let made = counters.steps_made.get();
+    assert_eq!(made, 3, "commits of 4,096 resources at most");
+    let visited = counters.nodes_visited.get();
+    let mut pairs: Vec<Pair> = (1..STREAMS).map(|_| join(&world)).collect();
+    assert_eq!(counters.nodes_visited.get(), visited, "by the first alone");
+    assert_eq!(counters.steps_made.get(), made);
+    assert_eq!(counters.steps_shared.get(), (STREAMS - 1) * made);
+    assert_eq!(counters.resources.get(), STREAMS * 9_000);
+
+    // Who comes after a change takes the same, and the change after it.
+    world.put("e17", 2);
+    pairs.extend((0..STREAMS).map(|_| join(&world)));
+    assert_eq!(counters.steps_made.get(), made + 1);
+    let changed = counters.nodes_visited.get() - visited;
+    assert!(changed <= 16, "{changed} nodes");
+    // The others are a step behind, and take that one as well.
+    for pair in pairs.iter_mut().chain([&mut { first }]) {
+        pair.server.update(world.snapshot().clone());
+        pair.settle();
+        assert!(pair.server.is_in_step());
+    }
+    assert_eq!(counters.steps_made.get(), made + 1);
+}
+
+#[test]
+fn streams_that_are_behind_a_course_end_where_it_does() {
+    let mut world = World::new(Form::Encoded);
+    for number in 0..9_000 {
+        world.put(&format!("e{number}"), 1);
+    }
+    let counters = ServerCounters::default();
+    let mut behind: Vec<Pair> = Vec::new();
+    // More than the courses of a view, each from where the world was, to where it is by then.
+    for round in 0..8 {
+        let mut pair = Pair::connect_counted(&world, Snapshot::new(), &counters);
+        pair.settle();
+        behind.push(pair);
+        for number in 0..9_000 {
+            world.put(&format!("e{number}"), 2 + round);
+        }
+    }
+    for pair in &mut behind {
+        pair.server.update(world.snapshot().clone());
+        pair.settle();
+        assert!(pair.server.is_in_step());
+        assert_eq!(pair.client.held().digest(), world.snapshot().digest());
+    }
 }

@@ -5,6 +5,7 @@ use myriad_api::{self as api, Object, ObjectKey};
 use super::Engine;
 use super::allowance::Beyond;
 use super::batch::Run;
+use super::unit::Unit;
 use super::units::Record;
 use crate::settings::Holding;
 
@@ -18,12 +19,16 @@ impl Engine {
             api::Change::Remove(_) => None,
         };
         let bounds = self.bounds_of(&key);
+        let beyond = self.allowances.take(&key);
+        let was_beyond = beyond.is_some();
+        if bounds.is_empty() && was_beyond {
+            // It was, before its namespace was left unbounded.
+            self.tell(&key, run);
+        }
         if bounds.is_empty() && !self.concerns_claims(&key) {
             self.ingest(change, run);
             return;
         }
-        let beyond = self.allowances.take(&key);
-        let was_beyond = beyond.is_some();
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
         // As they were written: what a namespace may hold makes no claim younger, but of those of
         // an object that was let go nobody knows any more.
@@ -143,6 +148,15 @@ impl Engine {
         if record.is_some_and(Record::has_needs) {
             run.unserved.push(key.id().clone());
         }
+    }
+
+    /// Whether the object of a unit is beyond what its namespace may hold.
+    pub(super) fn is_beyond(&self, unit: &Unit) -> bool {
+        if !self.allowances.is_any_beyond() {
+            return false;
+        }
+        let key = unit.object_key();
+        key.is_some_and(|key| self.allowances.is_beyond(&key))
     }
 
     /// The bounds of its namespace that an object counts for.

@@ -93,6 +93,17 @@ impl Allowances {
         self.beyond.get(key)
     }
 
+    /// The objects that are beyond.
+    pub fn keys_beyond(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.beyond.keys()
+    }
+
+    /// Forgets what objects of some namespaces count for, all of which are admitted again.
+    pub(super) fn forget_rows(&mut self, is_of: &dyn Fn(&str) -> bool) {
+        self.by_namespace
+            .retain(|(namespace, _), _| !is_of(namespace));
+    }
+
     /// Keeps an object that is beyond.
     pub(super) fn keep(&mut self, key: ObjectKey, beyond: Beyond) {
         self.wanted.remove(&key);

@@ -16,6 +16,7 @@ use myriad_model::Host;
 
 use super::Shared;
 use super::allowance::{Allowances, Beyond};
+use super::choosing::{Choosing, LookedAtFact};
 use super::late::Late;
 use super::meanings::Meanings;
 use super::memory::Remembered;
@@ -47,6 +48,8 @@ pub struct Surroundings<'a> {
     pub allowances: &'a Allowances,
     /// The hosts that Gateways name.
     pub tally: &'a Tally,
+    /// The selectors that choose workloads.
+    pub choosing: &'a Choosing,
     /// Hosts that objects came to after their creation.
     pub late: &'a Late,
     /// The units of objects that own none of the hosts that they claim.
@@ -185,6 +188,13 @@ impl<'a> Reader<'a> {
     pub fn hosts_of(&mut self, namespace: &str) -> u64 {
         self.read(TallyFact(namespace));
         self.around.tally.told(namespace)
+    }
+
+    /// How many workloads of a namespace have the first label of a selector that chooses them, up
+    /// to a power of two.
+    pub fn looked_at(&mut self, namespace: &str, (key, value): (&str, &str)) -> u64 {
+        self.read(LookedAtFact(namespace, key, value));
+        self.around.choosing.told(namespace, (key, value))
     }
 
     /// Since when an object claims a host, if not since its creation. It changes with the object,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use myriad_api::istio::Labels;
 use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Host;
 
@@ -52,10 +53,14 @@ pub(crate) struct Rules {
     pub suffix_of: fn(&Host) -> Option<&str>,
     /// The unit of a host.
     pub host: fn(&Host) -> Unit,
+    /// The namespace of whom a unit is for or tells, where its object does not say so.
+    pub told: fn(&Unit) -> Option<Box<str>>,
     /// The scope of a view: the hosts that it may reach.
     pub scope: fn(Stored<'_>, &Settings, &View) -> Scope,
     /// Whether a namespace has rules of its own for a host or wildcard.
     pub has_rules: fn(Stored<'_>, &Settings, &str, &str) -> bool,
+    /// Selectors that choose workloads by all of their labels.
+    pub choice: ChoiceRules,
     /// Bounds of namespaces.
     pub bounds: BoundRules,
 }
@@ -68,6 +73,16 @@ pub(crate) type States<'a> = (Option<&'a Object>, Option<&'a Object>);
 
 /// The rest of an object, and whether it takes its place, by the annotations that are ignored.
 type Hollow = fn(&Object, &BTreeSet<String>) -> Option<(Object, bool)>;
+
+/// The rules for selectors that choose workloads of the namespaces of their objects.
+pub(crate) struct ChoiceRules {
+    /// The selector of an object, if it chooses any.
+    pub selector: fn(&Object) -> Option<&Labels>,
+    /// The labels of an object that may be chosen.
+    pub labels: fn(&Object) -> Option<&Labels>,
+    /// The number of objects of a namespace that have the first label of a selector.
+    pub count: fn(Stored<'_>, &str, &Labels) -> usize,
+}
 
 /// The rules for the bounds of namespaces.
 pub(crate) struct BoundRules {

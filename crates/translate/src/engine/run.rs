@@ -56,6 +56,7 @@ impl Engine {
             let fact = self.hasher.fact(TallyFact(key.namespace()));
             touched.facts.push(fact);
         }
+        self.note_chosen((before, after), &mut touched.facts);
         touched.facts.sort_unstable();
         touched.facts.dedup();
         let ports = touched.unit.as_ref().and_then(|unit| unit.kind().ports);
@@ -67,7 +68,7 @@ impl Engine {
             self.root_reachable(unit, after.map(|_| exported), run);
         }
         if touched.is_scope {
-            self.settle_scopes(key.namespace(), run);
+            self.visit_scopes(key.namespace());
         }
         let Some(unit) = touched.unit else {
             return;
@@ -192,7 +193,7 @@ impl Engine {
 
     /// Lets a unit run later, in the turn of its namespace, or of who needs it where it has not run
     /// yet.
-    fn postpone(&mut self, id: UnitId) {
+    pub(super) fn postpone(&mut self, id: UnitId) {
         let namespace_of = |id: UnitId| self.units.get(id).map(|it| self.owner_of(it));
         let own = namespace_of(id).filter(|namespace| !namespace.is_empty());
         let needer = || {
@@ -367,6 +368,7 @@ impl Engine {
             units: &self.units,
             allowances: &self.allowances,
             tally: &self.tally,
+            choosing: &self.choosing,
             late: &self.late,
             owning_none: &self.owning_none,
             meanings: &self.meanings,
@@ -401,15 +403,6 @@ impl Engine {
         } else {
             self.owning_none.remove(&id);
         }
-    }
-
-    /// Whether the object of a unit is beyond what its namespace may hold.
-    pub(super) fn is_beyond(&self, unit: &Unit) -> bool {
-        if !self.allowances.is_any_beyond() {
-            return false;
-        }
-        let key = unit.object_key();
-        key.is_some_and(|key| self.allowances.is_beyond(&key))
     }
 
     /// Takes a unit that nobody needs out, with all that it made.

@@ -10,10 +10,8 @@ use myriad_model::{
 };
 
 use super::Engine;
-use super::batch::Run;
-use super::reader::ScopeFact;
-use super::stamp::{MAIN_SLOT, Slot, Stamp};
-use super::unit::{UnitId, Viewers};
+use super::stamp::{MAIN_SLOT, Slot};
+use super::unit::Viewers;
 use super::viewpoint::Question;
 use super::views::TooManyViews;
 use crate::view::{Role, View, Workload};
@@ -64,24 +62,33 @@ impl Engine {
         let Some(slot) = slot else {
             return false;
         };
-        let is_sidecar = self.views.of_sidecars().has(slot);
-        if is_sidecar {
-            self.visit(slot);
-        }
-        let Some(former) = self.views.remove(slot) else {
+        let Some(former) = self.take_out(slot) else {
             return false;
         };
+        self.run.others.remove(&slot);
+        self.run.gone.insert(former.name);
+        true
+    }
+
+    /// Takes a view out. What saw a sidecar forgets it by and by.
+    fn take_out(&mut self, slot: Slot) -> Option<View> {
+        if self.views.of_sidecars().has(slot) {
+            return self.visit_gone(slot);
+        }
+        let former = self.views.remove(slot)?.view;
+        self.release_view(slot);
+        self.visits.leave(slot);
+        self.mark_view(slot, [Some(former.role), None]);
+        Some(former)
+    }
+
+    /// Lets go of the snapshot of a view that is gone.
+    pub(super) fn release_view(&mut self, slot: Slot) {
         let snapshot = self.writer.snapshot_at(slot);
         for sealed in snapshot.iter().flat_map(|it| it.iter()) {
             self.parts.release(sealed);
         }
         self.writer.remove_view(slot);
-        self.run.others.remove(&slot);
-        self.run.gone.insert(former.name.clone());
-        if !is_sidecar {
-            self.mark_view(slot, [Some(former.role), None]);
-        }
-        true
     }
 
     /// Adds the view of a sidecar, which costs what it sees.
@@ -90,40 +97,7 @@ impl Engine {
         self.views.place(slot, view);
         self.settle_scope(slot);
         self.writer.add_view(slot);
-        self.visit(slot);
-    }
-
-    /// Marks whatever the sidecar at a place may see, when it comes and before it goes.
-    fn visit(&mut self, slot: Slot) {
-        let Some(standing) = self.views.get(slot) else {
-            return;
-        };
-        let workload = Arc::new(Workload::of(&standing.view));
-        let namespace = &standing.view.namespace;
-        let root = self.settings.root_namespace();
-        let mut visited = self.audience.reachable(standing);
-        visited.extend(self.audience.held(root));
-        // Whether a namespace has workloads here is told where it has none.
-        let is_only = self.views.of_namespace(namespace) == Stamp::one(slot);
-        let held: Vec<UnitId> = self.audience.held(namespace).collect();
-        let roots = (self.rules.of_sidecars)(&self.settings).into_iter();
-        visited.extend(roots.filter_map(|unit| self.units.find(&self.hasher, &unit)));
-        let mut run = std::mem::take(&mut self.run);
-        for id in visited {
-            self.mark_in(id, slot, &mut run);
-        }
-        for id in held {
-            match is_only {
-                true => self.mark(id, true, &mut run),
-                false => self.mark_in(id, slot, &mut run),
-            }
-        }
-        self.root((self.rules.workload)(workload), &mut run);
-        let elsewhere = (self.rules.elsewhere)();
-        if self.units.find(&self.hasher, &elsewhere).is_none() {
-            self.root(elsewhere, &mut run);
-        }
-        self.run = run;
+        self.visit_new(slot);
     }
 
     /// Whether any selector names this key of labels, so that sidecars whose workloads differ in it
@@ -174,37 +148,13 @@ impl Engine {
 
     /// Settles what the view at a place may reach, by the Sidecar that is for it. Returns whether
     /// that differs.
-    fn settle_scope(&mut self, slot: Slot) -> bool {
+    pub(super) fn settle_scope(&mut self, slot: Slot) -> bool {
         let standing = self.views.get(slot);
         let Some(standing) = standing.filter(|it| it.view.role == Role::Sidecar) else {
             return false;
         };
         let scope = (self.rules.scope)(self.stored(), &self.settings, &standing.view);
         self.views.set_scope(slot, scope)
-    }
-
-    /// The same for all whom a changed object of a namespace may be for.
-    pub(super) fn settle_scopes(&mut self, namespace: &str, run: &mut Run) {
-        let sidecars = self.views.of_sidecars();
-        let slots = match namespace {
-            root if root == self.settings.root_namespace() => sidecars.clone(),
-            own => sidecars.common(&self.views.of_namespace(own)),
-        };
-        let askers = self.units.readers(self.hasher.fact(ScopeFact));
-        for slot in slots.iter() {
-            let reachable = |it: &Engine| {
-                let standing = it.views.get(slot);
-                standing.map(|standing| it.audience.reachable(standing))
-            };
-            let before = reachable(self);
-            if !self.settle_scope(slot) {
-                continue;
-            }
-            let both = before.into_iter().chain(reachable(self)).flatten();
-            for id in both.chain(askers.iter().copied()) {
-                self.mark_in(id, slot, run);
-            }
-        }
     }
 
     /// Takes what is accepted for a workload out of a view that is another's now: what that one

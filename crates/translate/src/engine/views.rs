@@ -19,8 +19,8 @@ pub struct TooManyViews;
 /// All views by their places. The first is the main one and always there.
 pub struct Views {
     slots: Vec<Option<Standing>>,
-    /// Places whose view is gone and that some unit may still remember.
-    leaving: Vec<Slot>,
+    /// How many places have a view that is gone and that some unit may still remember.
+    leaving: usize,
     all: Stamp,
     ingress: Stamp,
     gateways: Stamp,
@@ -80,7 +80,7 @@ impl Views {
     pub fn new(main: View) -> Self {
         let mut views = Views {
             slots: Vec::new(),
-            leaving: Vec::new(),
+            leaving: 0,
             all: Stamp::EMPTY,
             ingress: Stamp::EMPTY,
             gateways: Stamp::EMPTY,
@@ -176,7 +176,7 @@ impl Views {
         if let Some(slot) = self.find(name) {
             return Ok(slot);
         }
-        if self.len >= VIEWS_MAX {
+        if self.len + self.leaving >= VIEWS_MAX {
             return Err(TooManyViews);
         }
         let next = self.slots.len() as Slot;
@@ -219,8 +219,8 @@ impl Views {
         former.map(|former| former.view)
     }
 
-    /// Takes a view out. Its place is not given to another before [`Views::settle`].
-    pub fn remove(&mut self, slot: Slot) -> Option<View> {
+    /// Takes a view out. Its place is not given to another before [`Views::free`].
+    pub fn remove(&mut self, slot: Slot) -> Option<Standing> {
         self.unlist(slot);
         let former = self.slots.get_mut(slot as usize)?.take()?;
         self.all.remove(slot);
@@ -228,9 +228,9 @@ impl Views {
         self.ingress.remove(slot);
         self.gateways.remove(slot);
         self.sidecars.remove(slot);
-        self.leaving.push(slot);
+        self.leaving += 1;
         self.len -= 1;
-        Some(former.view)
+        Some(former)
     }
 
     /// Sets what the sidecar at a place may reach. Returns whether that differs.
@@ -257,9 +257,10 @@ impl Views {
         true
     }
 
-    /// Settles the views once every unit has forgotten those that are gone.
-    pub fn settle(&mut self) {
-        self.free.extend(self.leaving.drain(..));
+    /// Frees the places of views that are gone once every unit has forgotten them.
+    pub fn free(&mut self, slots: Vec<Slot>) {
+        self.leaving -= slots.len();
+        self.free.extend(slots);
     }
 
     /// Takes a place out of the sets by which views are found.

@@ -18,8 +18,8 @@ use super::rule_facts::{RuleChange, cluster_suffix, rule_change};
 use super::service_entry::is_shape_same;
 use super::{trust, upstream};
 use crate::engine::{Scene, States, Touched, Unit};
-use crate::settings::Settings;
-use crate::store::{Fact, FactHasher, object_fact};
+use crate::settings::{SELECTOR_LABELS_MAX, Settings};
+use crate::store::{Fact, FactHasher, Stored, object_fact};
 
 /// Something that a unit may read of a Service, a ServiceEntry, a rule for them or a Secret.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -56,8 +56,9 @@ pub(crate) enum SharedFact<'a> {
     EntryShapes(&'a str),
     /// The WorkloadEntries of a namespace that have a label.
     Workloads(&'a str, &'a str, &'a str),
-    /// The Pods of a namespace that have a label. A Service follows its EndpointSlices, and so
-    /// never reads this: Pods come, become ready and go all the time, and share labels.
+    /// The Pods of a namespace that have a label are found under it. Nobody reads it: Pods come,
+    /// become ready and go all the time, and share labels. A Service follows its EndpointSlices,
+    /// and a ServiceEntry is told of the Pods that its whole selector finds.
     Pods(&'a str, &'a str, &'a str),
 }
 
@@ -185,7 +186,6 @@ fn touch_upstreams(
                     let key = &pod.meta.key;
                     facts.push(object_fact(hasher, key.kind, key.id()));
                 }
-                add_labels(hasher, object, &mut |fact| facts.push(fact));
             }
             _ => add_labels(hasher, object, &mut |fact| facts.push(fact)),
         }
@@ -251,6 +251,39 @@ fn add_labels(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
         }
         _ => {}
     }
+}
+
+/// The selector of an object that chooses workloads by all of their labels.
+pub(crate) fn selector(object: &Object) -> Option<&Labels> {
+    match object {
+        Object::ServiceEntry(entry) => {
+            let selector = entry.spec.workload_selector.as_ref()?;
+            Some(&selector.labels).filter(|labels| labels.len() <= SELECTOR_LABELS_MAX)
+        }
+        _ => None,
+    }
+}
+
+/// The labels of an object that such a selector may choose.
+pub(crate) fn labels(object: &Object) -> Option<&Labels> {
+    match object {
+        Object::WorkloadEntry(entry) => Some(&entry.spec.labels),
+        Object::Pod(pod) => Some(&pod.labels),
+        _ => None,
+    }
+}
+
+/// The number of workloads of a namespace that have the first label of a selector.
+pub(crate) fn count_first(stored: Stored<'_>, namespace: &str, selector: &Labels) -> usize {
+    let Some((key, value)) = selector.first() else {
+        return 0;
+    };
+    let facts = [
+        SharedFact::Workloads(namespace, key, value),
+        SharedFact::Pods(namespace, key, value),
+    ];
+    let counts = facts.map(|fact| stored.count(stored.hasher().fact(fact)));
+    counts.iter().sum()
 }
 
 /// The fact that hosts below a wildcard read, by its suffix.

@@ -120,8 +120,37 @@ pub(crate) fn unclaimable(
     host: &Host,
     settings: &Settings,
 ) -> Finding {
-    let (namespace, what) = (key.namespace(), named(host));
-    let (why, remedy) = match settings.tenants.is_listed(namespace) {
+    let (why, remedy) = kept_by_lists(key.namespace(), host, settings);
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        format!("is without effect: {why}"),
+        remedy,
+    )
+}
+
+/// The finding about a broader pattern of an object, on a host that its namespace may not claim.
+pub(crate) fn kept_off(
+    key: &ObjectKey,
+    field: String,
+    host: &Host,
+    settings: &Settings,
+) -> Finding {
+    let (why, remedy) = kept_by_lists(key.namespace(), host, settings);
+    Finding::new(
+        Severity::Warning,
+        key,
+        field,
+        format!("is without effect on {host}: {why}"),
+        remedy,
+    )
+}
+
+/// Why a namespace may not claim a host, and what to do.
+fn kept_by_lists(namespace: &str, host: &Host, settings: &Settings) -> (String, &'static str) {
+    let what = named(host);
+    match settings.tenants.is_listed(namespace) {
         true => (
             format!("the hosts of namespace {namespace} in --tenants do not cover {what}"),
             "use a host that they cover, or let the operator add it there",
@@ -133,14 +162,7 @@ pub(crate) fn unclaimable(
             ),
             "use another host, or let the operator list it there for the namespace",
         ),
-    };
-    Finding::new(
-        Severity::Error,
-        key,
-        field,
-        format!("is without effect: {why}"),
-        remedy,
-    )
+    }
 }
 
 /// A host as findings about who has it name it.

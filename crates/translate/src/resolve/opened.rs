@@ -19,7 +19,7 @@ use super::exports::exports;
 use super::facts::SharedFact;
 use super::service_entry::has_labels;
 use super::upstream::PortFound;
-use crate::engine::{Kept, Moment, Reader};
+use crate::engine::{ChosenFact, Kept, Moment, Reader};
 use crate::settings::SELECTOR_LABELS_MAX;
 use crate::store::SliceHead;
 
@@ -294,10 +294,12 @@ struct Selected<T> {
 /// Takes an object of a kind, and its labels; none of another kind.
 type Pick<T> = for<'a> fn(&'a Object) -> Option<(&'a Arc<T>, &'a Labels)>;
 
+/// The fact under which the objects of a kind in a namespace are that have a label.
+type LabelFact = for<'a> fn(&'a str, &'a str, &'a str) -> SharedFact<'a>;
+
 /// A kind of objects that selectors find.
 struct Selectable<T> {
-    /// The fact under which those of a namespace are that have a label.
-    fact: for<'a> fn(&'a str, &'a str, &'a str) -> SharedFact<'a>,
+    fact: LabelFact,
     shelf: fn(&mut OpenShared) -> &mut Shelf<Selector, Arc<Selected<T>>>,
     /// An object of the kind, and its labels.
     pick: Pick<T>,
@@ -409,41 +411,70 @@ impl Reader<'_> {
 
     /// The WorkloadEntries of a namespace that have all labels; none without labels.
     pub fn workloads(&mut self, namespace: &str, labels: &Labels) -> Arc<[Arc<WorkloadEntry>]> {
+        if let Some((key, value)) = first_label(labels) {
+            self.read(SharedFact::Workloads(namespace, key, value));
+        }
         self.selected(&WORKLOAD_ENTRIES, namespace, labels)
     }
 
-    /// The Pods of a namespace that have all labels; none without labels.
-    pub fn pods(&mut self, namespace: &str, labels: &Labels) -> Arc<[Arc<Pod>]> {
-        self.selected(&PODS, namespace, labels)
+    /// The WorkloadEntries and the Pods of the namespace of an object that its selector finds; none
+    /// without labels.
+    pub fn chosen(
+        &mut self,
+        namespace: &str,
+        labels: &Labels,
+    ) -> (Arc<[Arc<WorkloadEntry>]>, Arc<[Arc<Pod>]>) {
+        self.read(ChosenFact(namespace, labels));
+        let workloads = self.selected(&WORKLOAD_ENTRIES, namespace, labels);
+        (workloads, self.selected(&PODS, namespace, labels))
     }
 
-    /// The amount that it counts for to look for the workloads of a namespace that have all labels:
-    /// all that have the first of them, once for each begun 16 labels. None is opened.
+    /// The amount that it counts for to look for the WorkloadEntries of a namespace that have all
+    /// labels: all that have the first of them, once for each begun 16 labels. None is opened.
     pub fn looks(&mut self, namespace: &str, labels: &Labels) -> usize {
         let Some((key, value)) = first_label(labels) else {
             return 0;
         };
-        let facts = [WORKLOAD_ENTRIES.fact, PODS.fact];
-        let found = facts.map(|fact| {
-            let fact = self.read(fact(namespace, key, value));
-            self.stored().count(fact)
-        });
-        let found: usize = found.iter().sum();
-        found * labels.len().div_ceil(LABELS_OF_LOOK)
+        let fact = self.read(SharedFact::Workloads(namespace, key, value));
+        self.stored().count(fact) * labels.len().div_ceil(LABELS_OF_LOOK)
     }
 
-    /// The objects of a kind in a namespace that have all labels. Each port of a Service asks for
-    /// them.
+    /// The same for the WorkloadEntries and Pods that the selector of an object chooses.
+    pub fn choices(&mut self, namespace: &str, labels: &Labels) -> usize {
+        let Some((key, value)) = first_label(labels) else {
+            return 0;
+        };
+        let found = self.looked_at(namespace, (key, value));
+        let found = usize::try_from(found).unwrap_or(usize::MAX);
+        found.saturating_mul(labels.len().div_ceil(LABELS_OF_LOOK))
+    }
+
+    /// The fact of the label that the fewest have, among the first ones.
+    fn rarest(&self, fact: LabelFact, namespace: &str, labels: &Labels) -> Option<u64> {
+        first_label(labels)?;
+        let mut rarest = None;
+        for (key, value) in labels.iter().take(LABELS_OF_LOOK) {
+            let fact = self.hash(fact(namespace, key, value));
+            let least = rarest.map_or(usize::MAX, |(_, least)| least);
+            let count = self.stored().count_to(fact, least);
+            if count < least {
+                rarest = Some((fact, count));
+            }
+        }
+        rarest.map(|(fact, _)| fact)
+    }
+
+    /// The objects of a kind in a namespace that have all labels, of which the caller noted that it
+    /// reads them. Each port of a Service asks for them.
     fn selected<T>(
         &mut self,
         kind: &Selectable<T>,
         namespace: &str,
         labels: &Labels,
     ) -> Arc<[Arc<T>]> {
-        let Some((key, value)) = first_label(labels) else {
+        let Some(fact) = self.rarest(kind.fact, namespace, labels) else {
             return Arc::default();
         };
-        let fact = self.read((kind.fact)(namespace, key, value));
         let asked = (Box::from(namespace), labels.clone());
         let known = self.open_mut::<OpenShared>();
         if let Some(known) = known.and_then(|open| (kind.shelf)(open).get(&asked)) {

@@ -349,7 +349,7 @@ impl Entry {
         let endpoints = same.map(|entry| {
             let selector = entry.spec.workload_selector.as_ref();
             let namespace = entry.meta.key.namespace();
-            let looks = selector.map_or(0, |it| reader.looks(namespace, &it.labels));
+            let looks = selector.map_or(0, |it| reader.choices(namespace, &it.labels));
             let listed = if is_subset {
                 entry.spec.endpoints.len()
             } else {
@@ -406,8 +406,7 @@ impl<'a> Source<'a> {
         };
         if let Some(selector) = &entry.spec.workload_selector {
             let namespace = entry.meta.key.namespace();
-            source.workloads = reader.workloads(namespace, &selector.labels);
-            source.pods = reader.pods(namespace, &selector.labels);
+            (source.workloads, source.pods) = reader.chosen(namespace, &selector.labels);
         }
         source
     }

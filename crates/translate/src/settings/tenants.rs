@@ -89,6 +89,29 @@ impl Tenants {
         }
     }
 
+    /// Whether a namespace may claim other hosts than by these tenants, or whether it cannot be
+    /// told without asking for each.
+    pub(crate) fn lists_differ(&self, other: &Tenants, namespace: &str) -> bool {
+        let (own, others) = (self.list_of(namespace), other.list_of(namespace));
+        match (own, others) {
+            (None, None) => {
+                self.0.unlisted != other.0.unlisted || self.0.reserved != other.0.reserved
+            }
+            (own, others) => own != others,
+        }
+    }
+
+    /// Whether a namespace may hold other amounts than by these tenants.
+    pub(crate) fn quotas_differ(&self, other: &Tenants, namespace: &str) -> bool {
+        let of = |tenants: &Tenants| {
+            let tenant = tenants.0.by_namespace.get(namespace);
+            tenant
+                .map(|tenant| tenant.quota.clone())
+                .unwrap_or_default()
+        };
+        of(self) != of(other)
+    }
+
     /// Whether a namespace has a bound of its own for a holding.
     pub(crate) fn has_quota(&self, namespace: &str, holding: Holding) -> bool {
         let tenant = self.0.by_namespace.get(namespace);

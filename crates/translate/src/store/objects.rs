@@ -73,6 +73,11 @@ impl<'a> Stored<'a> {
         self.objects.index.ids(fact).count()
     }
 
+    /// The same for up to so many.
+    pub fn count_to(&self, fact: u64, most: usize) -> usize {
+        self.objects.index.ids(fact).take(most).count()
+    }
+
     /// The heads of the EndpointSlices under a fact, in the order of [`Stored::collection`].
     pub fn slice_heads(&self, fact: u64) -> impl Iterator<Item = SliceHead> + use<'a> {
         self.objects.slice_heads(fact)
@@ -139,6 +144,17 @@ impl AtRest {
         }
     }
 
+    /// Its key.
+    fn key(&self) -> Option<ObjectKey> {
+        match self {
+            AtRest::Packed { id, body } => {
+                Some(ObjectKey::from_id(packed::kind(body)?, id.clone()))
+            }
+            AtRest::Secret(secret) => Some(secret.meta.key.clone()),
+            AtRest::Whole(object) => Some(object.key().clone()),
+        }
+    }
+
     /// When it was created.
     pub(crate) fn created(&self) -> Option<i64> {
         match self {
@@ -183,6 +199,16 @@ impl Objects {
     pub fn get(&self, hasher: &FactHasher, kind: ObjectKind, id: &str) -> Option<Object> {
         let at = self.find(hasher, kind, id)?;
         self.slab.get(at)?.unpack()
+    }
+
+    /// The keys of all objects of some namespaces. A walk over all objects, of which none is
+    /// unpacked: for settings that change, and never for an object.
+    pub fn keys_of<'a>(
+        &'a self,
+        is_wanted: impl Fn(&str) -> bool + 'a,
+    ) -> impl Iterator<Item = ObjectKey> + 'a {
+        let keys = self.slab.iter().filter_map(|at_rest| at_rest.key());
+        keys.filter(move |key| is_wanted(key.namespace()))
     }
 
     /// The creation of an object, which is not unpacked for it.

@@ -495,8 +495,11 @@ fn workloads_count_for_each_port_that_selects_them() {
     assert_eq!(told.len(), 1);
     let told = told.first().map_or("", String::as_str);
     assert!(told.contains("ServiceEntry shop/e2") && told.contains("so port 80 has none"));
+    // Three count as four, and two as two.
     engine.apply(world::changes("remove WorkloadEntry shop/w3\n"), world::NOW);
-    assert_eq!((sum(&engine), beyond(&engine).len()), (9, 0));
+    assert_eq!((sum(&engine), beyond(&engine).len()), (6, 1));
+    engine.apply(world::changes("remove WorkloadEntry shop/w2\n"), world::NOW);
+    assert_eq!((sum(&engine), beyond(&engine).len()), (6, 0));
 }
 
 /// The state of a host: its number, how many endpoints it has, and how many subsets, of which none

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod bytes;
+mod choosing;
 mod claims;
 mod config_map;
 mod copies;
@@ -25,5 +26,6 @@ mod texts;
 mod underscores;
 mod universe;
 mod views;
+mod visits;
 mod wildcards;
 mod world;

@@ -1,9 +1,17 @@
 //! Lists of hosts and quotas of single namespaces, counted.
 
-use myriad_api::{Change, ObjectKey, ObjectKind};
+use std::collections::BTreeMap;
+
+use myriad_api::{Change, Object, ObjectKey, ObjectKind};
 use myriad_translate::{Engine, Settings, Work};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 
 use crate::goldens::BASE;
+use crate::properties::run_any;
+use crate::universe::{self, history};
+use crate::views::digests;
 use crate::world;
 
 /// An engine with these tenants, and the objects of the base.
@@ -101,4 +109,129 @@ fn a_host_that_is_refused_is_free_for_whoever_may_claim_it() {
     let outcome = engine.apply(vec![Change::Remove(key)], world::NOW);
     assert!(outcome.delta.is_empty(), "it had no part in anything");
     assert_eq!(engine.findings().count(), 0);
+}
+
+#[test]
+fn other_lists_and_quotas_take_effect_in_turns_of_the_namespaces() {
+    let mut engine = engine("shop *.shop.example hosts=40");
+    put(&mut engine, "shop", 0..100);
+    put(&mut engine, "blog", 0..100);
+    assert_eq!(served(&engine, "shop").len(), 40);
+    // One may hold more, and the other claim nothing.
+    engine.set_tenants(world::tenants("shop *.shop.example hosts=90;blog -"));
+    let outcome = engine.apply_taken_in(world::NOW);
+    assert_eq!(outcome.work, Work::default());
+    assert_eq!(engine.postponed().filter(|it| *it == "blog").count(), 1);
+    let single = ingress("news", 0);
+    let mut turns = 0;
+    while let Some((_, outcome)) = engine.work_off(world::NOW, &mut || true, &|_| true) {
+        assert!(
+            outcome.work.units_translated <= 16 * 4,
+            "{:?}",
+            outcome.work
+        );
+        turns += 1;
+        if turns == 3 {
+            engine.take_in(Change::Put(world::object(&single)), world::NOW);
+            let outcome = engine.apply_taken_in(world::NOW);
+            assert_eq!(outcome.served, ["news/i000".into()]);
+            assert!(engine.has_postponed());
+        }
+    }
+    assert!(turns >= 200 / 16, "{turns}");
+    assert_eq!(served(&engine, "shop"), Vec::from_iter(0..90));
+    assert_eq!(served(&engine, "blog").len(), 0);
+    assert_eq!(
+        told(&engine, "the hosts of namespace blog in --tenants"),
+        100
+    );
+    // What is the same concerns nobody.
+    engine.set_tenants(world::tenants("shop *.shop.example hosts=90;blog -"));
+    assert!(!engine.has_postponed());
+    engine.set_tenants(world::tenants(""));
+    assert_eq!(engine.apply_taken_in(world::NOW).work, Work::default());
+    engine.apply(Vec::new(), world::NOW);
+    assert_eq!(
+        served(&engine, "shop").len() + served(&engine, "blog").len(),
+        200
+    );
+    assert_eq!(told(&engine, "--tenants"), 0);
+}
+
+/// Tenants of the universe.
+const UNIVERSE: [&str; 8] = [
+    "",
+    "one *.example hosts=2",
+    "two *.example",
+    "one -;two * routes=3",
+    "unlisted nothing;two *.a.example b.example hosts=1 endpoints=1",
+    "one object-bytes=200;two object-bytes=100",
+    "one certificates=1 regex-kib=0;two certificates=1 routes=1",
+    "two a.example b.example hosts=3",
+];
+
+/// Puts the objects that an engine wants again, until it wants none.
+fn put_again(
+    engine: &mut Engine,
+    current: &BTreeMap<ObjectKey, Object>,
+    mut wanted: Vec<ObjectKey>,
+    now: i64,
+) {
+    while !wanted.is_empty() {
+        for key in wanted {
+            let change = match current.get(&key) {
+                Some(object) => Change::Put(object.clone()),
+                None => Change::Remove(key),
+            };
+            engine.take_in(change, now);
+        }
+        wanted = engine.apply_taken_in(now).wanted;
+    }
+}
+
+#[test]
+fn tenants_that_change_leave_what_a_fresh_engine_has() {
+    let histories = (
+        history(),
+        vec(select(&UNIVERSE[..]), 16),
+        vec(0..5_usize, 16),
+    );
+    run_any(histories, |(batches, tenants, turns)| {
+        let mut settings = universe::settings();
+        settings.root_namespace = Some("one".into());
+        settings.views = vec![world::view("beside two x=1 sidecar")];
+        let mut incremental = world::engine(settings.clone());
+        let mut now = world::NOW;
+        let mut current = BTreeMap::new();
+        for (((passed, changes), text), turns) in batches.into_iter().zip(tenants).zip(turns) {
+            now += passed;
+            for change in changes {
+                match &change {
+                    Change::Put(object) => current.insert(object.key().clone(), object.clone()),
+                    Change::Remove(key) => current.remove(key),
+                };
+                incremental.take_in(change, now);
+            }
+            settings.tenants = world::tenants(text);
+            incremental.set_tenants(settings.tenants.clone());
+            let wanted = incremental.apply_taken_in(now).wanted;
+            put_again(&mut incremental, &current, wanted, now);
+            for _ in 0..turns {
+                if let Some((_, outcome)) = incremental.work_off(now, &mut || true, &|_| true) {
+                    put_again(&mut incremental, &current, outcome.wanted, now);
+                }
+            }
+        }
+        let wanted = incremental.apply(Vec::new(), now).wanted;
+        put_again(&mut incremental, &current, wanted, now);
+        incremental.apply(Vec::new(), now);
+        let mut fresh = world::engine(settings);
+        fresh.apply(current.into_values().map(Change::Put).collect(), now);
+        prop_assert_eq!(digests(&incremental), digests(&fresh));
+        let [incremental_findings, fresh_findings] =
+            [&incremental, &fresh].map(|it| it.findings().cloned().collect::<Vec<_>>());
+        prop_assert_eq!(incremental_findings, fresh_findings);
+        prop_assert_eq!(incremental.usage(), fresh.usage());
+        Ok(())
+    });
 }

@@ -16,7 +16,7 @@ use crate::universe::{self, history};
 use crate::world;
 
 /// A view that is put, or one that is taken away.
-type Step = Result<&'static str, &'static str>;
+pub(crate) type Step = Result<&'static str, &'static str>;
 
 /// Views in several states; those of one name replace each other.
 const VIEWS: [&str; 14] = [
@@ -36,7 +36,7 @@ const VIEWS: [&str; 14] = [
     "tenant one istio=ingressgateway,app=other",
 ];
 
-fn steps() -> impl Strategy<Value = (Batches, Vec<Option<Step>>)> {
+pub(crate) fn steps() -> impl Strategy<Value = (Batches, Vec<Option<Step>>)> {
     let step = prop_oneof![
         3 => select(&VIEWS[..]).prop_map(Ok),
         2 => select(&["side", "tenant", "beside", "along", "third", "fourth", "fifth"][..])
@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = (Batches, Vec<Option<Step>>)> {
     (history(), vec(option::of(step), 16))
 }
 
-fn take(engine: &mut Engine, step: Option<Step>) {
+pub(crate) fn take(engine: &mut Engine, step: Option<Step>) {
     match step {
         Some(Ok(text)) => engine.put_view(world::view(text)).unwrap(),
         Some(Err(name)) => {
@@ -56,7 +56,7 @@ fn take(engine: &mut Engine, step: Option<Step>) {
     }
 }
 
-fn digests(engine: &Engine) -> BTreeMap<String, String> {
+pub(crate) fn digests(engine: &Engine) -> BTreeMap<String, String> {
     let views = engine.views();
     let digests = views.map(|(view, it)| (view.name.to_string(), it.digest().to_string()));
     digests.collect()

@@ -134,7 +134,9 @@ pub(crate) fn tenants(text: &str) -> Tenants {
     let (mut listed, mut unlisted) = (BTreeMap::new(), Unlisted::Free);
     for line in text.split(';') {
         let mut words = line.split_whitespace();
-        let name = words.next().expect("NAMESPACE");
+        let Some(name) = words.next() else {
+            continue;
+        };
         let mut tenant = Allotment::default();
         for word in words {
             if (name, word) == ("unlisted", "nothing") {

@@ -30,6 +30,10 @@ struct State {
     watches: Vec<(String, mpsc::Sender<Bytes>)>,
     compacted: u64,
     cannot_stream: bool,
+    /// The rest of lists that are read by pages, by the version that they show.
+    lists: BTreeMap<u64, Vec<Value>>,
+    /// How many first pages the history is forgotten after.
+    compacts_lists: usize,
     forbidden: Vec<String>,
     /// Groups with versions, and the collections in them, that need a definition.
     defined: BTreeMap<String, Vec<String>>,
@@ -115,6 +119,13 @@ impl Server {
     pub(super) fn compact(&self) {
         let mut state = self.lock();
         state.compacted = state.version;
+        state.lists.clear();
+    }
+
+    /// Lets so many lists that are read by pages end after the first of them, since the history is
+    /// forgotten by then.
+    pub(super) fn compact_lists(&self, count: usize) {
+        self.lock().compacts_lists = count;
     }
 
     /// From now on streaming lists are not known.
@@ -390,20 +401,30 @@ impl State {
         }
     }
 
-    fn page(&self, path: &str, query: &str) -> Answer {
-        let objects = self.objects_of(path);
+    /// A page of a list. All of them show the state of the first, as long as that is remembered.
+    fn page(&mut self, path: &str, query: &str) -> Answer {
         let limit: usize = parameter(query, "limit").parse().expect("a limit");
-        let from: usize = parameter(query, "continue").parse().unwrap_or(0);
-        let to = objects.len().min(from + limit);
-        let token = if to < objects.len() {
-            to.to_string()
-        } else {
-            String::new()
+        let (version, mut rest) = match parameter(query, "continue").parse() {
+            Ok(version) => match self.lists.remove(&version) {
+                Some(rest) => (version, rest),
+                None => return status(StatusCode::GONE),
+            },
+            Err(_) => (self.version, self.objects_of(path)),
         };
+        let later = rest.split_off(limit.min(rest.len()));
+        let token = match later.is_empty() {
+            true => String::new(),
+            false => version.to_string(),
+        };
+        match later.is_empty() {
+            false if self.compacts_lists > 0 => self.compacts_lists -= 1,
+            false => drop(self.lists.insert(version, later)),
+            true => {}
+        }
         let list = json!({
             "kind": "List",
-            "metadata": {"resourceVersion": self.version.to_string(), "continue": token},
-            "items": objects[from..to],
+            "metadata": {"resourceVersion": version.to_string(), "continue": token},
+            "items": rest,
         });
         Answer::Ready(json_answer(StatusCode::OK, &list))
     }

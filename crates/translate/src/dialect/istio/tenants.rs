@@ -13,7 +13,7 @@ use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
 use crate::engine::{Output, Reader, namespace_of};
 use crate::resolve::losers::{self, LOSERS_MAX};
-use crate::resolve::names::broader;
+use crate::resolve::names::{self, broader};
 use crate::resolve::{Claim, Shade};
 use crate::settings::HostSharing;
 
@@ -27,6 +27,7 @@ pub(super) fn gather(
 ) -> Vec<Tenant> {
     let mut found: BTreeMap<(i64, Arc<str>), Tenant> = BTreeMap::new();
     let above = broader(host);
+    let mut kept = 0;
     for site in sites {
         let id = site.gateway.meta.key.id().clone();
         // One that names the host itself enters by every server that covers it; one that names
@@ -45,11 +46,17 @@ pub(super) fn gather(
             for service in services {
                 let key = &service.meta.key;
                 let own = key.namespace();
+                let names = reader.names_of(&service);
+                let is_named = names.has_host(pattern);
                 if !may_enter(reader, &service, host) {
+                    if pattern != host && is_named && kept < LOSERS_MAX {
+                        let finding = kept_off(reader, site, (&service, pattern), host);
+                        kept += usize::from(finding.is_some());
+                        output.findings.extend(finding);
+                    }
                     continue;
                 }
-                let names = reader.names_of(&service);
-                let named = match names.has_host(pattern) {
+                let named = match is_named {
                     true => Named::Hosts,
                     // Its hosts, which its names for TLS are within, are among those above too.
                     false if pattern != host => continue,
@@ -78,16 +85,19 @@ pub(super) fn gather(
             }
         }
     }
-    let mut tenants: Vec<Tenant> = found.into_values().collect();
-    for tenant in &mut tenants {
-        let max = tenant.names.ways_max();
-        if tenant.entrances.len() > max {
-            tenant.entrances.truncate(max);
-            let finding = binding::beyond_ways(&tenant.service, max);
-            output.findings.push(finding);
-        }
+    let tenants = found.into_values().map(|tenant| bounded(tenant, output));
+    tenants.collect()
+}
+
+/// A tenant with as many ways in as it may have.
+fn bounded(mut tenant: Tenant, output: &mut Output) -> Tenant {
+    let max = tenant.names.ways_max();
+    if tenant.entrances.len() > max {
+        tenant.entrances.truncate(max);
+        let finding = binding::beyond_ways(&tenant.service, max);
+        output.findings.push(finding);
     }
-    tenants
+    tenant
 }
 
 /// Whether a VirtualService is seen, and may have a host.
@@ -95,6 +105,29 @@ fn may_enter(reader: &Reader<'_>, service: &VirtualService, host: &Host) -> bool
     let key = &service.meta.key;
     let is_seen = reader.view().sees(&service.spec.export_to, key.namespace());
     is_seen && may_claim(reader, key, host)
+}
+
+/// The finding about a VirtualService for a broader pattern that would enter by a Gateway for a
+/// host, which its namespace may not claim.
+fn kept_off(
+    reader: &mut Reader<'_>,
+    site: &Site,
+    (service, pattern): (&VirtualService, &Host),
+    host: &Host,
+) -> Option<Finding> {
+    let key = &service.meta.key;
+    let is_seen = reader.view().sees(&service.spec.export_to, key.namespace());
+    if !is_seen || !may_claim(reader, key, pattern) {
+        return None;
+    }
+    let ways = entrance::for_host(reader, &site.gateway, host, Some(key.namespace()));
+    if ways.is_empty() {
+        return None;
+    }
+    let mut hosts = service.spec.hosts.iter();
+    let at = hosts.position(|text| names::host(text).is_ok_and(|known| known == *pattern))?;
+    let field = format!("spec.hosts[{at}]");
+    Some(losers::kept_off(key, field, host, reader.settings()))
 }
 
 /// The only namespace whose VirtualServices may enter by a Gateway, where there is one.

@@ -34,8 +34,6 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
         ObjectKind::Sidecar => {
             touched.unit = Some(Unit::refused(key));
             touched.is_scope = true;
-            let fact = hasher.fact(MeshFact::Sidecars(key.namespace()));
-            touched.facts.push(fact);
         }
         ObjectKind::PeerAuthentication => {
             touched.unit = Some(Unit::refused(key));

@@ -70,12 +70,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The Sidecar that is for the view, for the unit of its workload.
-    pub fn sidecar(&mut self) -> Option<&'a Sidecar> {
-        let view = self.view();
-        self.read(MeshFact::Sidecars(view.namespace_unasked()));
-        self.read(MeshFact::Sidecars(self.settings().root_namespace()));
-        let scope = view.scope_unasked().object::<SidecarScope>();
+    /// The Sidecar that is for the view, for the unit of its workload. It runs again whenever that
+    /// may be another, so no fact is noted.
+    pub fn sidecar(&self) -> Option<&'a Sidecar> {
+        let scope = self.view().scope_unasked().object::<SidecarScope>();
         scope.map(|scope| &*scope.0)
     }
 }

@@ -3,7 +3,8 @@
 //! An endpoint that an object lists counts with that object. Here it counts once more for each
 //! subset that is chosen from among it and others, whoever the subset's labels find: to look is
 //! work as well. One that a selector looks at, since it has the first of its labels, counts for
-//! each port of each Service or ServiceEntry that has the selector. One counts once more too for
+//! each port of each Service or ServiceEntry that has the selector; the Pods and WorkloadEntries
+//! that one of a ServiceEntry looks at count up to a power of two. One counts once more too for
 //! each way in which Ingresses want equal requests at the same endpoint, and for each further port
 //! of its Service by the same name. Beside them long texts of DestinationRules count, which each
 //! port of a host and each of its subsets has.
