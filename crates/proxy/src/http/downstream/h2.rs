@@ -144,7 +144,8 @@ pub async fn serve(
         let begun = begin(Active::new(shared.clone()), opened);
         let is_answer = matches!(begun.stream.planned.plan, Plan::Answer(_));
         let has_to_yield = is_answer || begun.stream.is_costly;
-        task::spawn_local("stream", serve_stream(begun));
+        // Boxed, because the runtime moves a task whole when it begins and again when it ends.
+        task::spawn_local("stream", Box::pin(serve_stream(begun)));
         if has_to_yield {
             // What it is answered with counts before another stream is read, and one that is
             // costly has been the turn of this connection.
