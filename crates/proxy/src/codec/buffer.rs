@@ -133,10 +133,15 @@ impl Buffer {
 
     /// Makes room for `count` more bytes at the end, by moving what is there to the front, or by
     /// growing. Callers bound how much they put in.
+    #[inline]
     pub fn reserve(&mut self, count: usize) {
-        if self.bytes.len() - self.end >= count {
-            return;
+        if self.bytes.len() - self.end < count {
+            self.make_room(count);
         }
+    }
+
+    #[cold]
+    fn make_room(&mut self, count: usize) {
         let wanted = self.len() + count;
         if wanted > self.bytes.len() {
             let mut larger = Buffer::of(wanted);
@@ -159,7 +164,9 @@ impl Buffer {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
-    /// Copies bytes to the end.
+    /// Copies bytes to the end. A head is written in very many pieces, most of them of a length that
+    /// is known where this is called.
+    #[inline]
     pub fn append(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         let end = self.end + bytes.len();
@@ -170,6 +177,7 @@ impl Buffer {
     }
 
     /// Copies a text to the end.
+    #[inline]
     pub fn append_str(&mut self, text: &str) {
         self.append(text.as_bytes());
     }

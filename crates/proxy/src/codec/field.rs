@@ -143,7 +143,7 @@ impl KnownField {
         };
         candidates
             .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .find(|(known, _)| is_lower_case_of(known, name))
             .map_or_else(|| KnownField::of_start(name), |(_, known)| *known)
     }
 
@@ -239,9 +239,25 @@ impl KnownField {
     }
 }
 
-/// Whether a byte of a name is a letter, a digit or a dash, which all servers read as they are.
+/// Whether a text is another in lower case. One side of it need not be brought into any case.
+pub fn is_lower_case_of(lower: &str, text: &str) -> bool {
+    let mut pairs = lower.bytes().zip(text.bytes());
+    lower.len() == text.len() && pairs.all(|(lower, it)| lower == it.to_ascii_lowercase())
+}
+
+/// Whether a byte of a name is a letter, a digit or a dash, which all servers read as they are:
+/// looked up, since every byte of every name is asked about.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'-'
+    static PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let mut byte = 0;
+        while byte < plain.len() {
+            plain[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'-';
+            byte += 1;
+        }
+        plain
+    };
+    PLAIN[usize::from(byte)]
 }
 
 /// Whether servers may read a name as another, for an underscore or other punctuation in it.

@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use super::body::BodyLength;
 use super::field::{Field, KnownField, members, parse_length};
-use super::path::is_plain;
 use super::path::reading::Readings;
+use super::path::{check_bytes, is_plain};
 use super::websocket;
 use crate::failure::FailureKind;
 use crate::limits::Limits;
@@ -295,7 +295,7 @@ pub fn split_authority(authority: &str) -> Result<(&str, Option<u16>), FailureKi
         }
     } else {
         let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let (host, port) = match authority.split_once(':') {
+        let (host, port) = match split_at(authority, b':') {
             Some((host, port)) => (host, Some(port)),
             None => (authority, None),
         };
@@ -416,16 +416,24 @@ fn assemble<'a>(
             }
         }
     };
-    let (path, query) = match path_and_query.split_once('?') {
+    let (came, query) = match split_at(path_and_query, b'?') {
         Some((path, query)) => (path, Some(query)),
         None => (path_and_query, None),
     };
-    let (came, rule) = (path, limits.paths);
-    if came.len() > limits.odd_path_bytes_max && !is_plain(came) {
-        return Err(FailureKind::TargetTooLong);
-    }
-    let path = check_path(came, query, rule)?;
-    let readings = Readings::of(came, &path, rule).map(Arc::new);
+    let rule = limits.paths;
+    // Nearly all paths are plain: those are looked at once, and read in one way.
+    let (path, readings) = match is_plain(came) {
+        true => {
+            check_bytes(came, query)?;
+            (Cow::Borrowed(came), None)
+        }
+        false if came.len() > limits.odd_path_bytes_max => return Err(FailureKind::TargetTooLong),
+        false => {
+            let path = check_path(came, query, rule)?;
+            let readings = Readings::of(came, &path, rule).map(Arc::new);
+            (path, readings)
+        }
+    };
     Ok(Head {
         version,
         method,
@@ -453,14 +461,18 @@ pub fn check_path<'a>(
     query: Option<&str>,
     rule: PathRule,
 ) -> Result<Cow<'a, str>, FailureKind> {
-    let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
-    if path.bytes().any(is_bad) || query.is_some_and(|query| query.bytes().any(is_bad)) {
-        return Err(FailureKind::BadRequest);
-    }
+    check_bytes(path, query)?;
     match path {
         "*" => Ok(Cow::Borrowed(path)),
         path => rule.follow(path),
     }
+}
+
+/// The parts of a text before and behind the first of a byte of ASCII. Texts here are short, and
+/// the search of the library is made for long ones.
+fn split_at(text: &str, byte: u8) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|it| it == byte)?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
 /// The framing of an HTTP/1 request (RFC 9112, section 6.3).

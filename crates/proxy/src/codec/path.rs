@@ -40,6 +40,18 @@ impl PathRule {
     }
 }
 
+/// Refuses bytes that no target has.
+///
+/// # Errors
+/// Always [`FailureKind::BadRequest`].
+pub fn check_bytes(path: &str, query: Option<&str>) -> Result<(), FailureKind> {
+    let is_bad = |byte: u8| byte <= b' ' || byte == 0x7f || byte == b'#';
+    match path.bytes().any(is_bad) || query.is_some_and(|query| query.bytes().any(is_bad)) {
+        true => Err(FailureKind::BadRequest),
+        false => Ok(()),
+    }
+}
+
 /// Whether a path reads alike everywhere: no escape, no backslash, no parameter, no empty segment
 /// and none that could be a dot segment.
 pub fn is_plain(path: &str) -> bool {

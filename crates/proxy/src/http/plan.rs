@@ -133,7 +133,7 @@ impl Forward {
 
     /// The policy of the route.
     pub fn policy(&self) -> Option<&Policy> {
-        self.route.route().map(|route| &**route.policy)
+        self.route.policy()
     }
 
     /// When the request is sent again; a copy is not.

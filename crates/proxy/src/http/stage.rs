@@ -261,12 +261,13 @@ type Providers = SmallVec<[SealedArc; 2]>;
 /// A head as the stages that are through have left it.
 struct CurrentHead<'a, 'h> {
     sent: &'a Head<'h>,
-    changed: Option<Head<'h>>,
+    /// Boxed, because a head is large and hardly any is changed.
+    changed: Option<Box<Head<'h>>>,
 }
 
 impl<'h> CurrentHead<'_, 'h> {
     fn get(&self) -> &Head<'h> {
-        self.changed.as_ref().unwrap_or(self.sent)
+        self.changed.as_deref().unwrap_or(self.sent)
     }
 }
 

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How often a worker looks at its deadlines.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
+const TICK_MS: u64 = TICK.as_millis() as u64;
+const TICKS_PER_SECOND: u64 = 1_000 / TICK_MS;
+
 const NEVER: u32 = u32::MAX;
 
 thread_local! {
@@ -60,7 +63,10 @@ impl Deadline {
 
     /// Sets it to `after` from now.
     pub fn set(&self, after: Duration) {
-        let ticks = after.as_millis().div_ceil(TICK.as_millis()) + 1;
+        // Not by all of its milliseconds, which have 128 bits and take a division in software.
+        let of_seconds = after.as_secs().saturating_mul(TICKS_PER_SECOND);
+        let of_rest = u64::from(after.subsec_millis()).div_ceil(TICK_MS);
+        let ticks = of_seconds.saturating_add(of_rest + 1);
         let ticks = u32::try_from(ticks).unwrap_or(NEVER);
         self.store(NOW.get().saturating_add(ticks));
     }

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{ClientConfig, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Room for a few records, so that one read of the socket brings more than one.
@@ -278,10 +278,8 @@ impl Tls {
 
     /// Whether anything has arrived, or the peer has closed, without asking the kernel. May say
     /// so of nothing, which a read then tells.
-    pub fn may_have_input(&self, context: &mut Context<'_>) -> bool {
-        self.plain_read < self.plain.len()
-            || !self.partial.is_empty()
-            || self.tcp.poll_read_ready(context).is_ready()
+    pub fn may_have_input(&self) -> bool {
+        self.plain_read < self.plain.len() || !self.partial.is_empty() || may_have_input(&self.tcp)
     }
 
     /// How many bytes of memory it keeps of what is half read or half sent.
@@ -591,4 +589,10 @@ fn encode(
 
 fn invalid(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Whether anything has arrived at a socket, as far as the kernel has told. Unlike a poll it leaves
+/// no waker behind, which whoever waits there next would have to take the place of.
+pub(super) fn may_have_input(tcp: &TcpStream) -> bool {
+    tcp.try_io(Interest::READABLE, || Ok(())).is_ok()
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::record::Tls;
+use super::record::{self, Tls};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 
 /// The bytes of a session of TLS beside its buffers, about.
@@ -149,10 +149,10 @@ impl Stream {
 
     /// Whether anything has arrived, or the peer has closed, without asking the kernel. May say
     /// so of nothing, which a read then tells.
-    pub fn may_have_input(&self, context: &mut Context<'_>) -> bool {
+    pub fn may_have_input(&self) -> bool {
         match self {
-            Stream::Plain(tcp) => tcp.poll_read_ready(context).is_ready(),
-            Stream::Tls(tls) => tls.may_have_input(context),
+            Stream::Plain(tcp) => record::may_have_input(tcp),
+            Stream::Tls(tls) => tls.may_have_input(),
         }
     }
 

@@ -38,12 +38,16 @@ impl<'a> Edits<'a> {
     }
 
     /// Whether fields of a name, in any case, stay as they came.
+    #[inline]
     pub fn keeps(&self, name: &str) -> bool {
-        let replaces = |edit: Option<&HeaderEdit>| edit.is_some_and(|edit| replaces(edit, name));
-        if self.first.is_none() && self.second.is_none() {
-            return true;
-        }
-        !(replaces(self.first) || replaces(self.second)) || !is_editable(name)
+        // Hardly any route has edits, and each field of each head is asked about.
+        (self.first.is_none() && self.second.is_none()) || !self.replaces(name)
+    }
+
+    fn replaces(&self, name: &str) -> bool {
+        let edits = [self.first, self.second];
+        let is_replaced = edits.into_iter().flatten().any(|edit| replaces(edit, name));
+        is_replaced && is_editable(name)
     }
 
     /// Calls `visit` with the fields that are put in.

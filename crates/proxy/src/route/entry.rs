@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use myriad_model::{
-    Action, Host, Name, Origin, PathRewrite, PathView, Policy, ResourcePlace, RouteView, Routes,
-    SealedArc, Test, Value, in_order,
+    Action, Host, Name, Origin, PathRewrite, PathView, Policy, ResourcePlace, Route, RouteView,
+    Routes, Row, SealedArc, Test, Value, ValueMatch, in_order,
 };
 
 use super::leaf::has_listener;
@@ -30,6 +30,14 @@ pub struct RouteEntry {
     at: u32,
     /// The number of its rule.
     rule: u32,
+}
+
+/// The place of a route's parts.
+enum Part<'a> {
+    /// A resource of its own.
+    Whole(&'a Route),
+    /// A row of a block.
+    Row(&'a Routes, &'a Row),
 }
 
 /// The parts that few resources have: regexes, or more than one upstream.
@@ -179,6 +187,51 @@ impl RouteEntry {
         self.block.value()?.route(self.at as usize)
     }
 
+    /// The policy. What requests ask for again and again can be had on its own, since the parts of
+    /// a row lie in many places.
+    pub fn policy(&self) -> Option<&Policy> {
+        Some(match self.part()? {
+            Part::Whole(route) => &route.policy,
+            Part::Row(rows, row) => rows.policies().get(usize::from(row.policy))?,
+        })
+    }
+
+    fn action(&self) -> Option<&Action> {
+        Some(match self.part()? {
+            Part::Whole(route) => &route.action,
+            Part::Row(rows, row) => rows.actions().get(usize::from(row.action))?,
+        })
+    }
+
+    fn listeners(&self) -> Option<&[Name]> {
+        Some(match self.part()? {
+            Part::Whole(route) => &route.listeners,
+            Part::Row(rows, row) => &rows.settings().get(usize::from(row.setting))?.listeners,
+        })
+    }
+
+    /// The conditions beside the path.
+    pub(super) fn conditions(&self) -> Option<&[ValueMatch]> {
+        Some(match self.part()? {
+            Part::Whole(route) => &route.conditions,
+            Part::Row(rows, row) => match usize::from(row.conditions).checked_sub(1) {
+                Some(number) => rows.conditions().get(number)?,
+                None => &[],
+            },
+        })
+    }
+
+    fn part(&self) -> Option<Part<'_>> {
+        match self.block.value()? {
+            Value::Route(route) => (self.at == 0).then_some(Part::Whole(route)),
+            Value::Routes(rows) => {
+                let row = rows.rows().get(self.at as usize)?;
+                Some(Part::Row(rows, row))
+            }
+            _ => None,
+        }
+    }
+
     /// The name: the claimant, the host, and what tells it apart from others there.
     pub fn name(&self) -> String {
         let name = self.block.sealed.name();
@@ -199,8 +252,11 @@ impl RouteEntry {
 
     /// The object that the route came from, and its first host; none for a route of no host.
     pub fn owner(&self) -> Option<(&Origin, &Host)> {
-        let host = self.route()?.hosts.first()?;
-        Some((self.origin()?, host))
+        let hosts = match self.part()? {
+            Part::Whole(route) => &route.hosts,
+            Part::Row(rows, _) => &rows.hosts,
+        };
+        Some((self.origin()?, hosts.first()?))
     }
 
     /// The hash of the name of an upstream, by its number in the action.
@@ -249,7 +305,7 @@ impl RouteEntry {
 
     /// Whether all requests for it are denied: it answers so by itself, or leads nowhere.
     pub fn is_closed(&self) -> bool {
-        match self.route().map(|route| route.action) {
+        match self.action() {
             Some(Action::Forward(shares)) => shares.is_empty(),
             Some(Action::Respond(fixed)) => matches!(fixed.status, 401 | 403 | 503),
             Some(Action::Redirect(_)) | None => false,
@@ -260,8 +316,7 @@ impl RouteEntry {
     pub(super) fn is_restricted(&self) -> bool {
         let restricts =
             |it: &Policy| it.restricts() || !it.rate_limits.is_empty() || it.processor.is_some();
-        let policy = self.route().map(|route| route.policy);
-        self.is_closed() || policy.is_some_and(|it| restricts(it))
+        self.is_closed() || self.policy().is_some_and(|it| restricts(it))
     }
 
     pub(super) fn matches_path(&self, path: &str, budget: &Budget) -> bool {
@@ -277,8 +332,8 @@ impl RouteEntry {
     }
 
     pub(super) fn is_on(&self, listener: &Name) -> bool {
-        let route = self.route();
-        route.is_some_and(|route| has_listener(route.listeners, listener))
+        let listeners = self.listeners();
+        listeners.is_some_and(|listeners| has_listener(listeners, listener))
     }
 
     fn rank(&self) -> u64 {
@@ -286,8 +341,7 @@ impl RouteEntry {
     }
 
     fn has_upstream(&self) -> bool {
-        let action = self.route().map(|route| route.action);
-        matches!(action, Some(Action::Forward(shares)) if !shares.is_empty())
+        matches!(self.action(), Some(Action::Forward(shares)) if !shares.is_empty())
     }
 
     fn compiled(&self) -> Option<&Compiled> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myriad_model::{Host, Name, PathReading, PathView, RouteView};
+use myriad_model::{Host, Name, PathReading, PathView, RouteView, ValueMatch};
 use smallvec::SmallVec;
 
 use super::claims::VerifiedClaims;
@@ -60,13 +60,15 @@ struct Indexed {
 impl Asked<'_, '_> {
     /// Whether everything but the path matches.
     fn matches_rest(&self, entry: &RouteEntry) -> bool {
-        let Some(route) = entry.route() else {
-            return false;
+        let is_read_so = self.reading.is_none_or(|asked| {
+            let policy = entry.policy();
+            policy.is_some_and(|policy| policy.path_reading == asked)
+        });
+        let conditions = entry.conditions();
+        let holds = |conditions: &[ValueMatch]| {
+            conditions.is_empty() || hold(conditions, entry.value_regexes(), self.given)
         };
-        let reading = route.policy.path_reading;
-        self.reading.is_none_or(|asked| asked == reading)
-            && has_listener(route.listeners, self.listener)
-            && hold(route.conditions, entry.value_regexes(), self.given)
+        is_read_so && entry.is_on(self.listener) && conditions.is_some_and(holds)
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Index {
     next: Box<[u32]>,
     /// The lengths that starts have in bytes, from the shortest.
     start_lengths: Vec<u32>,
+    /// Whether any prefix is longer than `/`: where none is, no path is walked along.
+    has_prefixes: bool,
 }
 
 struct Edge {
@@ -63,6 +65,7 @@ impl Index {
             lasts: Vec::with_capacity(elements + 1),
             next: vec![NONE; routes].into(),
             start_lengths: Vec::new(),
+            has_prefixes: false,
         };
         index.nodes.push(NONE);
         index.lasts.push(NONE);
@@ -88,6 +91,7 @@ impl Index {
         let mut node = ROOT;
         for element in elements(prefix) {
             node = self.grow(node, element);
+            self.has_prefixes = true;
         }
         self.append(node, route);
     }
@@ -112,7 +116,7 @@ impl Index {
     pub fn prefixes(&self, path: &str, mut visit: impl FnMut(Routes<'_>)) {
         visit(self.routes(ROOT));
         let mut node = ROOT;
-        if !path.starts_with('/') {
+        if !self.has_prefixes || !path.starts_with('/') {
             return;
         }
         for element in path.get(1..).unwrap_or_default().split('/') {

@@ -1,5 +1,6 @@
 //! Stories: a proxy on port 0, resources made by hand, and clients that speak raw bytes.
 
+mod allocations;
 mod checks;
 mod clients;
 mod endpoints;

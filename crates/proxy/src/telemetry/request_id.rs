@@ -54,19 +54,18 @@ impl RequestId {
     /// Its text, for which there is room.
     pub fn text<'a>(&'a self, room: &'a mut UuidText) -> &'a str {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
+        // Where each byte stands between the dashes.
+        const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
         let bytes = match self {
             RequestId::Kept(text) => return text,
             RequestId::Made(bytes) => bytes,
         };
         let digit = |at: u8| DIGITS.get(usize::from(at)).copied().unwrap_or_default();
-        let mut digits = bytes
-            .iter()
-            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-        for (at, letter) in room.iter_mut().enumerate() {
-            *letter = match at {
-                8 | 13 | 18 | 23 => b'-',
-                _ => digits.next().unwrap_or_default(),
-            };
+        *room = [b'-'; 36];
+        for (byte, at) in bytes.iter().zip(PLACES) {
+            if let Some(place) = room.get_mut(at..at + 2) {
+                place.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
         }
         // Nothing but ASCII is put in.
         std::str::from_utf8(room).unwrap_or_default()

@@ -24,6 +24,7 @@ use crate::balance::usage::{HeldUsage, Usage, UsageKind};
 use crate::codec::proxy_header::{self, Ends};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::local::Shared;
+use crate::net::deadline::{TICK, now_ticks};
 use crate::net::record::Tls;
 use crate::net::stream::Stream;
 use crate::telemetry::count::Count;
@@ -113,7 +114,8 @@ impl ConnectionKey {
 struct Waiting {
     connection: H1Connection,
     idle: Idle,
-    since: Instant,
+    /// The tick since which it waits: a clock would be read for each request.
+    since: u32,
     timeout: Duration,
 }
 
@@ -315,14 +317,13 @@ impl H1Pool {
             self.forget(1);
         }
         let number = self.idle.begin();
-        let since = clock::now();
         shelf.waiting.push_back(Waiting {
             connection,
             idle: Idle {
                 number,
                 owner: dial.upstream.owner,
             },
-            since,
+            since: now_ticks(),
             timeout,
         });
         let count = &self.shelves.count;
@@ -382,7 +383,7 @@ impl H1Pool {
     /// Drops connections that waited too long, that the endpoint closed, and those to endpoints
     /// that are gone.
     pub fn sweep(&self) {
-        let now = clock::now();
+        let now = now_ticks();
         let mut count = 0;
         let mut shelves = self.shelves.shelves.borrow_mut();
         shelves.retain(|_, shelf| {
@@ -390,7 +391,9 @@ impl H1Pool {
                 return false;
             }
             shelf.waiting.retain_mut(|waiting| {
-                let is_idle = now.duration_since(waiting.since) >= waiting.timeout;
+                // More than the timeout, since the first tick may have been about to end.
+                let ticks = now.saturating_sub(waiting.since);
+                let is_idle = TICK.saturating_mul(ticks) > waiting.timeout;
                 if is_idle {
                     self.local.counts.add(Count::UpstreamIdle);
                 }
@@ -490,10 +493,10 @@ fn server_name(dial: &Dial<'_>) -> String {
 
 /// Whether the endpoint has neither closed the connection nor sent what nobody asked for.
 fn is_alive(stream: &mut Stream) -> bool {
-    let mut context = Context::from_waker(Waker::noop());
-    if !stream.may_have_input(&mut context) {
+    if !stream.may_have_input() {
         return true;
     }
+    let mut context = Context::from_waker(Waker::noop());
     let polled: Poll<io::Result<usize>> = stream.poll_read(&mut context, &mut [0; 1]);
     polled.is_pending()
 }

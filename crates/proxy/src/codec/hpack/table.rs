@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::FIELD_BYTES;
+use crate::codec::field::is_lower_case_of;
 
 /// The most that a connection may have us keep, as RFC 7541 counts it. It is what clients take
 /// for granted before anybody tells them, and nobody is told.
@@ -168,7 +169,7 @@ pub(super) fn name_index(name: &str) -> Option<usize> {
     };
     let is_it = |index: &usize| {
         let known = STATIC.get(index - 1);
-        known.is_some_and(|(known, _)| known.eq_ignore_ascii_case(name))
+        known.is_some_and(|(known, _)| is_lower_case_of(known, name))
     };
     candidates.iter().copied().find(is_it)
 }

@@ -139,7 +139,8 @@ pub async fn serve(
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
         let begun = begin(Active::new(shared.clone()), opened);
         let ends_turn = begun.stream.planned.ends_turn;
-        task::spawn_local("stream", serve_stream(begun));
+        // Boxed, because the runtime moves a task whole when it begins and again when it ends.
+        task::spawn_local("stream", Box::pin(serve_stream(begun)));
         if ends_turn {
             // What it is answered with counts before another stream is read, and one that is
             // costly has been the turn of this connection.

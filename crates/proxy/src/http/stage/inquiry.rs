@@ -240,7 +240,7 @@ impl Asked {
     /// The answer that the client gets instead.
     async fn settle(mut self) -> Result<Box<Granted>, Box<LocalReply>> {
         let route = self.route.clone();
-        let policy = route.route().map(|route| &**route.policy);
+        let policy = route.policy();
         let Some(inquiry) = policy.and_then(|policy| policy.inquiry.as_deref()) else {
             return Err(Box::new(LocalReply::failed(FailureKind::Internal)));
         };

@@ -58,7 +58,7 @@ fn all_limits<'a>(
     let Scene { tables, visit, .. } = *scene;
     let (head, token) = (request.head.get(), request.token.said());
     for other in tables.routes_otherwise(&visit.listener, taken.entry, head, token, scene.budget) {
-        let policy = other.route().map(|route| route.policy);
+        let policy = other.policy();
         let limits: &[RateLimit] = policy.map_or(&[], |policy| &policy.rate_limits);
         if !limits.is_empty() && !all.contains(&limits) {
             all.push(limits);

@@ -108,8 +108,8 @@ fn strictest<'a>(
         if other.is_closed() {
             return Ok(other);
         }
-        let policy = other.route().ok_or(FailureKind::Internal)?.policy;
-        let own = found.route().map(|route| route.policy);
+        let policy = other.policy().ok_or(FailureKind::Internal)?;
+        let own = found.policy();
         // The same is judged with the route itself.
         let own_demand = own.and_then(|own| own.client_certificate.as_ref());
         let demand = policy.client_certificate.as_ref();

@@ -100,8 +100,8 @@ fn pass_on<'a>(
     if let Some(room) = request.room.take() {
         let access_policies = scene.tables.access_policies();
         let sent = request.head.sent;
-        request.head.changed =
-            token::change(access_policies, scene.visit, sent, verified.as_ref(), room);
+        let changed = token::change(access_policies, scene.visit, sent, verified.as_ref(), room);
+        request.head.changed = changed.map(Box::new);
     }
     if let Some(verified) = verified {
         request.token = Token::Verified(verified);

@@ -87,7 +87,9 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         let mut has_moved = false;
         loop {
             let mut waits = ExchangeWait::Nothing;
-            let mut moves = self.poll_request(context, &mut waits)?;
+            let sends = self.poll_request(context, &mut waits)?;
+            // Of a request that was sent to its end nothing more can move.
+            let mut moves = sends && !self.around.outgoing.is_sent();
             moves |= self.poll_response(context, &mut waits)?;
             let was_full = !self.peer.has_room();
             match self.peer.poll_flush(context) {
@@ -101,7 +103,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             {
                 return Poll::Ready(Ok(end));
             }
-            has_moved |= moves;
+            has_moved |= sends || moves;
             self.hold();
             if !moves {
                 if has_moved || waits != self.waits_for {
@@ -139,8 +141,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
 
     /// Whether the connection can serve again, as far as the request goes.
     fn is_reusable(&self) -> bool {
-        let outgoing = &self.around.outgoing;
-        self.keep_alive && outgoing.is_complete() && !outgoing.is_pending() && !self.is_refused
+        self.keep_alive && self.around.outgoing.is_sent() && !self.is_refused
     }
 
     /// Passes on the request, as far as either end goes along.

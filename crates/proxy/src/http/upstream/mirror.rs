@@ -39,7 +39,7 @@ const MARK: &str = "-shadow";
 
 /// Starts the copies of a request that is complete. Called again, it does nothing.
 pub(super) fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
-    if plan.is_copied.replace(true) {
+    if plan.mirrors.is_empty() || plan.is_copied.replace(true) {
         return;
     }
     let namespace = plan.route.origin().map_or("", Origin::namespace);

@@ -152,6 +152,11 @@ impl Outgoing {
         self.sent < self.buffer.len()
     }
 
+    /// Whether all of it has come from the client and was sent.
+    pub fn is_sent(&self) -> bool {
+        self.is_complete && !self.is_pending()
+    }
+
     /// Whether more of it may be put in.
     pub fn has_room(&self) -> bool {
         let most = if self.is_tight {
