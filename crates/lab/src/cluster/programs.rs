@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// Of which versions a source requires what.
+    /// The versions of what a source requires.
     fn required(source: &Source) -> BTreeMap<&'static str, &'static str> {
         let lines = source.go_mod.lines().map(str::trim);
         let lines = lines.map(|line| line.strip_prefix("require ").unwrap_or(line));
