@@ -27,6 +27,12 @@ pub(crate) enum Action {
         #[arg(long, requires = "node", default_value_t = 1, value_parser = parse_nodes)]
         nodes: usize,
     },
+    /// Builds the programs that have not been built yet, which takes some minutes once.
+    Build {
+        /// Builds those of nodes too.
+        #[arg(long)]
+        node: bool,
+    },
     /// Brings an image to all nodes, from an archive such as `cargo xtask image` makes.
     Load {
         /// The name of the cluster.
@@ -83,6 +89,7 @@ pub(crate) fn run(root: &Path, action: Action) -> Result<()> {
             );
             println!("{}", up.usage());
         }
+        Action::Build { node } => cluster::build_programs(root, &cache, node)?,
         Action::Load { name, archive } => {
             let archive = std::path::absolute(archive)?;
             Cluster::find(&cache, &name)?.load(&archive)?;

@@ -60,7 +60,7 @@ const USER: &str = "65532:65532";
 const ENTRYPOINT: &str = r#"["/usr/local/bin/myriad"]"#;
 
 /// The roots of public authorities, where our binary looks for them.
-const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(crate) const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The files of the Dockerfile's base that programs look into.
 const BASE: [(&str, &str); 3] = [
     (
@@ -75,6 +75,9 @@ const BASE: [(&str, &str); 3] = [
 /// The most that all files take, in bytes, where the binary is one that is given away. One of the
 /// development profile that was built bit by bit is larger.
 const BYTES_MAX: u64 = 60 << 20;
+
+/// The most that all files but the binary take, whatever its profile.
+const BESIDE_MAX: u64 = 8 << 20;
 
 /// The options of the command line.
 #[derive(clap::Args)]
@@ -100,7 +103,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<()> {
         None => build(root, &wanted.profile)?,
     };
     let archive = root.join(&wanted.output);
-    let bytes = write(root, &binary, &wanted.name, &archive)?;
+    let bytes = write(root, &binary, &wanted.name, &archive, None)?;
     let (mib, archive) = (mebibytes(bytes), archive.display());
     ensure!(
         bytes <= BYTES_MAX || wanted.profile == "dev",
@@ -124,12 +127,19 @@ fn build(root: &Path, profile: &str) -> Result<PathBuf> {
     Ok(root.join("target").join(folder).join("myriad"))
 }
 
-/// Writes the image of this binary, and returns how many bytes it takes.
-pub(crate) fn write(root: &Path, binary: &Path, name: &str, archive: &Path) -> Result<u64> {
+/// Writes the image of this binary, with one more root where there is one, and returns how many
+/// bytes it takes.
+pub(crate) fn write(
+    root: &Path,
+    binary: &Path,
+    name: &str,
+    archive: &Path,
+    authority: Option<&Path>,
+) -> Result<u64> {
     setup::provide(root, BUILDAH, BUILDAH)?;
     let mut image = Image::new()?;
     image.libraries(binary)?;
-    image.file(&fs::canonicalize(ROOTS).context(ROOTS)?, ROOTS)?;
+    add_roots(&image, authority)?;
     for (at, text) in BASE {
         image.text(text, at)?;
     }
@@ -147,7 +157,15 @@ pub(crate) fn write(root: &Path, binary: &Path, name: &str, archive: &Path) -> R
                     image.file(library, &format!("{at}{}", name.to_string_lossy()))?;
                 }
             }
-            Origin::Ours => image.stripped(binary, at)?,
+            Origin::Ours => {
+                let beside = image.bytes()?;
+                let (mib, admitted) = (mebibytes(beside), mebibytes(BESIDE_MAX));
+                ensure!(
+                    beside <= BESIDE_MAX,
+                    "the image has {mib:.1} MiB beside the binary, and {admitted:.0} are admitted"
+                );
+                image.stripped(binary, at)?;
+            }
         }
     }
     image.set(&format!("--env={LIBRARY_PATH}"));
@@ -156,6 +174,15 @@ pub(crate) fn write(root: &Path, binary: &Path, name: &str, archive: &Path) -> R
     let bytes = image.bytes()?;
     image.write(name, archive)?;
     Ok(bytes)
+}
+
+/// Adds the roots of public authorities, and one more.
+pub(crate) fn add_roots(image: &Image, authority: Option<&Path>) -> Result<()> {
+    let mut text = fs::read_to_string(ROOTS).context(ROOTS)?;
+    if let Some(path) = authority {
+        text += &fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    }
+    image.text(&text, ROOTS)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "it is shown with one digit")]

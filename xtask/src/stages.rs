@@ -2,6 +2,7 @@
 //!
 //! All stages build with the one development profile, so that what one compiles the next reuses.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use crate::oidc;
 
 mod cluster;
 mod node;
+mod programs;
 mod roles;
 pub(crate) mod setup;
 mod smoke;
@@ -23,11 +25,11 @@ struct Stage {
     run: fn(&Place) -> Result<()>,
 }
 
-/// The stage that runs only where it is named: its programs take long to build the first time.
-const NAMED: &str = "node";
+/// The stage that only root can run: containers need it.
+const OF_ROOT: &str = "node";
 
 /// The stages in the order in which they run: what is quick or stops everything comes first.
-const STAGES: [Stage; 14] = [
+const STAGES: [Stage; 15] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
     stage("walls", |place| crate::check_walls(&place.root)),
@@ -39,6 +41,7 @@ const STAGES: [Stage; 14] = [
     stage("deny", deny),
     stage("clippy", clippy),
     stage("build", build),
+    stage(programs::STAGE, programs::run),
     stage("unit", unit),
     stage("stories", stories),
     stage("cluster", cluster::run),
@@ -58,16 +61,19 @@ struct Place {
     cache: PathBuf,
     /// The folder where cargo puts programs of the development profile: this one lies there too.
     programs: PathBuf,
+    /// The programs of clusters that are built while other stages run.
+    meanwhile: RefCell<Option<programs::Building>>,
 }
 
-/// Runs the stages of these names, or when there are none all but [`NAMED`].
+/// Runs the stages of these names, or when there are none all that this user can run.
 pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     let place = Place {
         root: root.to_owned(),
         cache: tool::cache_folder()?,
         programs: programs_folder()?,
+        meanwhile: RefCell::default(),
     };
-    let chosen = choose(names)?;
+    let chosen = choose(names, is_root())?;
     let mut times: Vec<(&str, Duration)> = Vec::new();
     let mut failure = None;
     for stage in &chosen {
@@ -79,16 +85,22 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
             failure = Some(error.context(format!("stage {} failed", stage.name)));
             break;
         }
+        let is_first = times.len() == 1;
+        if is_first && chosen.iter().any(|it| it.name == programs::STAGE) {
+            place
+                .meanwhile
+                .replace(Some(programs::Building::start(&place)?));
+        }
     }
     summarise(&chosen, &times, failure.is_some());
-    if names.is_empty() {
-        println!("not among them: cargo xtask test --stage {NAMED}");
+    if names.is_empty() && !is_root() {
+        println!("not among them, since it needs root: cargo xtask test --stage {OF_ROOT}");
     }
     failure.map_or(Ok(()), Err)
 }
 
 /// The set-up always runs: when nothing is missing it takes a moment.
-fn choose(names: &[String]) -> Result<Vec<&'static Stage>> {
+fn choose(names: &[String], is_root: bool) -> Result<Vec<&'static Stage>> {
     for name in names {
         if !STAGES.iter().any(|stage| stage.name == name) {
             let known = STAGES.map(|stage| stage.name).join(", ");
@@ -97,7 +109,7 @@ fn choose(names: &[String]) -> Result<Vec<&'static Stage>> {
     }
     let stages = STAGES.iter().filter(|stage| {
         let named = names.iter().any(|name| name == stage.name);
-        stage.name == "setup" || named || names.is_empty() && stage.name != NAMED
+        stage.name == "setup" || named || names.is_empty() && (is_root || stage.name != OF_ROOT)
     });
     Ok(stages.collect())
 }
@@ -170,6 +182,10 @@ impl Place {
     }
 }
 
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 fn programs_folder() -> Result<PathBuf> {
     let this = tool::this_program()?;
     Ok(this
@@ -184,20 +200,24 @@ mod tests {
 
     #[test]
     fn a_stage_is_chosen_by_name_after_the_set_up_and_an_unknown_one_refused() {
-        let names = |names: &[&str]| {
+        let choose = |names: &[&str], is_root| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let chosen = choose(&names)?;
+            let chosen = choose(&names, is_root)?;
             Ok::<_, anyhow::Error>(chosen.iter().map(|stage| stage.name).collect::<Vec<_>>())
         };
-        assert_eq!(names(&["tidy"]).expect("known"), ["setup", "tidy"]);
-        let error = names(&["tidiness"]).expect_err("unknown").to_string();
+        let names = choose(&["tidy"], false);
+        assert_eq!(names.expect("known"), ["setup", "tidy"]);
+        let error = choose(&["tidiness"], false).expect_err("unknown");
+        let error = error.to_string();
         assert!(
             error.contains("tidiness") && error.contains("tidy"),
             "{error}"
         );
-        let whole = names(&[]).expect("all");
-        assert!(whole.starts_with(&["setup"]) && whole.contains(&"stories"));
-        assert!(!whole.contains(&NAMED));
-        assert_eq!(names(&[NAMED]).expect("known"), ["setup", NAMED]);
+        assert_eq!(choose(&[], true).expect("all"), STAGES.map(|it| it.name));
+        let others = choose(&[], false).expect("all but one");
+        assert_eq!(others.len(), STAGES.len() - 1);
+        assert!(!others.contains(&OF_ROOT));
+        let names = choose(&[OF_ROOT], false);
+        assert_eq!(names.expect("known"), ["setup", OF_ROOT]);
     }
 }

@@ -1,5 +1,6 @@
 //! A certificate authority of a story's own.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -49,6 +50,27 @@ impl Authority {
         Authority {
             issuer: Issuer::new(params, key),
             certificate,
+            issued: Mutex::default(),
+        }
+    }
+
+    /// That of a test cluster, which its images trust; it lies in the folder of the cluster.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn read(folder: &Path) -> Self {
+        let file = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
+        };
+        let mut params = CertificateParams::default();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "myriad-test-cluster");
+        let key = KeyPair::from_pem(&file("ca.key")).expect("a P-256 key");
+        Authority {
+            issuer: Issuer::new(params, key),
+            certificate: file("ca.crt"),
             issued: Mutex::default(),
         }
     }

@@ -38,7 +38,7 @@ pub use pod::Pod;
 pub use poll::{Outcome, Poll};
 pub use reader::Reader;
 pub use relay::Relay;
-pub use release::{LEAVES_LATE, Release, application};
+pub use release::{LEAVES_LATE, PACE, Release, application};
 pub use servers::Servers;
 pub use slice::Slice;
 pub use traffic::{Addresses, Retry, Tally, Traffic};
@@ -87,6 +87,23 @@ impl Cluster {
     /// The script that runs a command in the network of the cluster.
     pub fn entry(&self) -> &Path {
         &self.enter
+    }
+
+    /// The folder of the cluster, whose authority lies there.
+    ///
+    /// # Panics
+    /// Where the script lies in none.
+    pub fn folder(&self) -> PathBuf {
+        let folder = self.enter.parent();
+        folder.expect("it lies in the cluster's folder").to_owned()
+    }
+
+    /// Says what names outside lead to in a cluster with nodes, as `/etc/hosts` does.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    pub fn resolve(&self, hosts: &str) {
+        std::fs::write(self.folder().join("hosts"), hosts).expect("a file");
     }
 
     /// The namespace of the story's tenants.

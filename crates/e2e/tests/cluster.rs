@@ -7,7 +7,6 @@
 mod cluster {
     mod cert_manager;
     mod claims;
-    mod egress;
     mod extremes;
     mod identity;
     mod injection;

@@ -6,6 +6,8 @@
 
 #[path = "node/drain.rs"]
 mod drain;
+#[path = "node/egress.rs"]
+mod egress;
 #[path = "node/memory.rs"]
 mod memory;
 #[path = "node/newcomer.rs"]

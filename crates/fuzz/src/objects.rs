@@ -40,6 +40,7 @@ static SIDECAR: LazyLock<Sidecar> = LazyLock::new(|| Sidecar {
     log: "info".to_owned(),
     drain_delay: 5,
     drain_timeout: 30,
+    hold: Vec::new(),
     path_normalization: None,
 });
 

@@ -47,6 +47,18 @@ pub struct Cluster {
     kubectl: PathBuf,
 }
 
+/// Builds the programs of clusters that have not been built yet, and those of nodes.
+///
+/// # Errors
+/// One cannot be built.
+pub fn build_programs(root: &Path, cache: &Path, with_nodes: bool) -> Result<()> {
+    programs::provide(root, cache)?;
+    match with_nodes {
+        true => programs::provide_for_nodes(root, cache),
+        false => Ok(()),
+    }
+}
+
 /// Ends a cluster and removes its network and its folder. `false` when there was none.
 ///
 /// # Errors
@@ -196,6 +208,19 @@ impl Cluster {
     /// There is no node, or it does not take it.
     pub fn load(&self, archive: &Path) -> Result<()> {
         node::load(&self.folder, archive)
+    }
+
+    /// Gives an image on all nodes another name.
+    ///
+    /// # Errors
+    /// There is no node, or it does not have it.
+    pub fn tag(&self, image: &str, name: &str) -> Result<()> {
+        node::tag(&self.folder, image, name)
+    }
+
+    /// The certificate of the cluster's authority.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("ca.crt")
     }
 
     /// The cluster of this name that is up.

@@ -59,6 +59,37 @@ impl Image {
         Ok(fs::set_permissions(&to, Permissions::from_mode(0o644))?)
     }
 
+    /// Adds a script of the shell, which everybody may run.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn script(&self, line: &str, at: &str) -> Result<()> {
+        self.text(&format!("#!/bin/sh\n{line}\n"), at)?;
+        let to = self.place(at)?;
+        Ok(fs::set_permissions(&to, Permissions::from_mode(0o755))?)
+    }
+
+    /// Adds those files and folders of a folder of this machine whose names are wanted, each as
+    /// [`Image::file`] does.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn files(&self, from: &Path, at: &str, is_wanted: fn(&str) -> bool) -> Result<()> {
+        for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+            let (path, name) = entry.map(|it| (it.path(), it.file_name()))?;
+            let name = name.to_string_lossy();
+            let at = format!("{at}/{name}");
+            if !is_wanted(&name) {
+                continue;
+            }
+            match path.is_dir() {
+                true => self.files(&path, &at, is_wanted)?,
+                false => self.file(&path, &at)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a folder, for everybody to write in where `is_public`.
     ///
     /// # Errors
@@ -218,9 +249,21 @@ mod tests {
         let image = Image::new().expect("a folder");
         image.text("seven b", "/etc/a").expect("written");
         image.folder("/tmp", true).expect("made");
+        image.script("true", "/bin/true").expect("written");
+        let tree = image.tree.path();
+        let is_wanted = |name: &str| name != "tmp" && name != "all";
+        image.files(tree, "/all", is_wanted).expect("copied");
         let mode = |at: &str| fs::metadata(image.tree.path().join(at)).map(|it| it.permissions());
-        assert_eq!(mode("etc/a").expect("there").mode() & 0o7777, 0o644);
+        for (at, expected) in [
+            ("etc/a", 0o644),
+            ("bin/true", 0o755),
+            ("all/etc/a", 0o644),
+            ("all/bin/true", 0o755),
+        ] {
+            assert_eq!(mode(at).expect("there").mode() & 0o7777, expected, "{at}");
+        }
+        assert!(mode("all/tmp").is_err());
         assert_eq!(mode("tmp").expect("there").mode() & 0o7777, 0o1777);
-        assert_eq!(image.bytes().expect("read"), 7);
+        assert_eq!(image.bytes().expect("read"), 2 * (7 + 15));
     }
 }

@@ -17,7 +17,7 @@ use clap::Args;
 
 pub use decision::{Decision, Labels, Reason, decide};
 pub use pod::{Injected, inject};
-pub use sidecar::{RawSidecar, Sidecar};
+pub use sidecar::{RawSidecar, RawSidecarHold, Sidecar};
 
 /// Settings of `inject` as written.
 #[derive(Clone, Debug, Args)]

@@ -77,7 +77,7 @@ const ISTIO_VARIABLE: &str = "MYRIAD_ISTIO_DEFINITIONS";
 
 /// The test target whose stories need MongoDB, and the variables of a server that speaks its
 /// protocol and of Python with a driver of it.
-const WITH_MONGO: &str = "cluster";
+const WITH_MONGO: &str = "node";
 const MONGO_VARIABLES: [&str; 2] = ["MYRIAD_MONGO_SERVER", "MYRIAD_MONGO_PYTHON"];
 
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.

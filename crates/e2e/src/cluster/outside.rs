@@ -15,6 +15,7 @@ use tokio::process::{Child, Command};
 use tokio_rustls::TlsAcceptor;
 
 use super::{Cluster, Pod};
+use crate::authority::Authority;
 use crate::world::eventually;
 
 /// The port that the server listens on, on the machine itself in plain text, and to others behind
@@ -53,13 +54,13 @@ pub struct Arrival {
 type Seen = Arc<Mutex<Vec<Arrival>>>;
 
 impl Outside {
-    /// Starts the server, which shows a certificate for these names.
+    /// Starts the server, which shows a certificate of this authority for these names.
     ///
     /// # Panics
     /// Where it does not listen.
-    pub async fn start(cluster: &Cluster, names: &[&str]) -> Outside {
+    pub async fn start(cluster: &Cluster, authority: &Authority, names: &[&str]) -> Outside {
         let program = std::env::var_os("MYRIAD_MONGO_SERVER").expect(
-            "MYRIAD_MONGO_SERVER is a program; `cargo xtask test --stage cluster` sets it, \
+            "MYRIAD_MONGO_SERVER is a program; `cargo xtask test --stage node` sets it, \
              `cargo xtask peer mongo` provides it",
         );
         let pod = Pod::outside(cluster).await;
@@ -71,7 +72,7 @@ impl Outside {
             .kill_on_drop(true);
         let server = command.spawn().expect("nsenter starts");
         let seen = Seen::default();
-        let [simple, mutual] = configs(cluster, names);
+        let [simple, mutual] = configs(authority, names);
         let doors = Doors {
             address: pod.address(),
             simple,
@@ -210,9 +211,9 @@ async fn tunnel(mut tcp: TcpStream, peer: IpAddr, to: SocketAddr, seen: Seen) {
     }
 }
 
-/// How TLS is ended: for everybody, and for those who show a certificate of the story's authority.
-fn configs(cluster: &Cluster, names: &[&str]) -> [Arc<ServerConfig>; 2] {
-    let pair = cluster.authority.issue(names);
+/// How TLS is ended: for everybody, and for those who show a certificate of the authority.
+fn configs(authority: &Authority, names: &[&str]) -> [Arc<ServerConfig>; 2] {
+    let pair = authority.issue(names);
     let chain = || {
         let chain = CertificateDer::from_pem_slice(pair.certificate.as_bytes());
         let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
@@ -225,7 +226,7 @@ fn configs(cluster: &Cluster, names: &[&str]) -> [Arc<ServerConfig>; 2] {
             .expect("the versions of every build")
     };
     let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_slice(cluster.authority.root().as_bytes());
+    let root = CertificateDer::from_pem_slice(authority.root().as_bytes());
     roots.add(root.expect("a root")).expect("a root");
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
     let clients = clients.build().expect("a verifier");

@@ -32,12 +32,23 @@ impl Cluster {
         let helm = std::env::var_os("MYRIAD_HELM")
             .expect("MYRIAD_HELM is the path of helm; the stages of `cargo xtask test` set it");
         link(Path::new(&helm), &place.join("bin/helm"));
+        let myriad = std::env::var_os("MYRIAD_BIN")
+            .expect("MYRIAD_BIN is the path of the binary; `cargo xtask test` sets it");
+        link(Path::new(&myriad), &place.join("bin/myriad"));
         let enter = self.enter.clone();
         Reader { enter, place }
     }
 }
 
 impl Reader {
+    /// Gives the reader a file.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    pub fn keep(&self, name: &str, text: &str) {
+        std::fs::write(self.place.join(name), text).expect("a file");
+    }
+
     /// Runs the commands of a document in one shell, behind those of `before`.
     ///
     /// # Panics

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Cluster, Retry, Traffic};
+use super::{Cluster, Traffic};
 use crate::world::{eventually_within, repository};
 use crate::{Answer, Site};
 
 /// Pods start one after the other on a machine that is busy with something else.
 const READY_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Requests of a client in a second.
+pub const PACE: u32 = 50;
 
 /// An installed release, which serves the class of its story.
 pub struct Release {
@@ -109,7 +112,7 @@ impl Release {
     }
 
     /// Clients of the proxies, through the load balancer, for a host that an application of two
-    /// Pods answers.
+    /// Pods answers. Each asks [`PACE`] times a second.
     ///
     /// # Panics
     /// Where the host does not become live.
@@ -127,7 +130,7 @@ impl Release {
         self.serve(host, more).await;
         let mut all = Vec::new();
         for _ in 0..clients {
-            let traffic = Traffic::start(&self.cluster, addresses.clone(), Retry::Never);
+            let traffic = Traffic::steady(&self.cluster, addresses.clone(), PACE);
             traffic.add(host).await;
             all.push(traffic);
         }

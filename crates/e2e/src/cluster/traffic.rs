@@ -3,16 +3,18 @@
 mod client;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio::time::{interval, sleep};
 
 use self::client::{Client, Fault};
 use super::Cluster;
 use crate::world::eventually_within;
 
-/// Between two requests, so that the client leaves something of the machine to the others.
+/// Between an answer and the next request of a client without a pace of its own, so that it leaves
+/// something of the machine to the others.
 const PAUSE: Duration = Duration::from_millis(2);
 /// How many of the things that went wrong are kept to be shown.
 const SHOWN_MAX: usize = 8;
@@ -37,6 +39,7 @@ pub struct Traffic {
     shared: Arc<Shared>,
     client: Arc<Client>,
     addresses: Addresses,
+    per_second: Option<u32>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -57,11 +60,28 @@ pub struct Tally {
 struct Shared {
     hosts: Mutex<Vec<String>>,
     tally: Mutex<Tally>,
+    /// The time of the first request.
+    since: OnceLock<Instant>,
 }
 
 impl Traffic {
-    /// Asks all proxies at these addresses in turn.
+    /// Asks all proxies at these addresses in turn, and pauses after each answer.
     pub fn start(cluster: &Cluster, addresses: Addresses, retry: Retry) -> Traffic {
+        Traffic::begin(cluster, addresses, retry, None)
+    }
+
+    /// Asks all proxies at these addresses in turn, so often a second. What it could not ask in
+    /// time, since an answer took long, it asks as soon as it can.
+    pub fn steady(cluster: &Cluster, addresses: Addresses, per_second: u32) -> Traffic {
+        Traffic::begin(cluster, addresses, Retry::Never, Some(per_second))
+    }
+
+    fn begin(
+        cluster: &Cluster,
+        addresses: Addresses,
+        retry: Retry,
+        per_second: Option<u32>,
+    ) -> Traffic {
         let shared = Arc::new(Shared::default());
         let client = Arc::new(Client::new(cluster.authority.root()));
         let asking = Asking {
@@ -69,11 +89,13 @@ impl Traffic {
             client: client.clone(),
             addresses: addresses.clone(),
             retry,
+            per_second,
         };
         Traffic {
             shared,
             client,
             addresses,
+            per_second,
             task: tokio::spawn(asking.run()),
         }
     }
@@ -109,7 +131,22 @@ impl Traffic {
     /// # Panics
     /// When they do not come.
     pub async fn go_on(&self, requests: usize) {
-        let enough = lock(&self.shared.tally).asked + requests;
+        let asked = lock(&self.shared.tally).asked;
+        self.reach(asked + requests).await;
+    }
+
+    /// Waits until a steady client has asked as often as it should have by now.
+    ///
+    /// # Panics
+    /// When it does not get there.
+    pub async fn keep_pace(&self) {
+        let since = self.shared.since.get().zip(self.per_second);
+        let due = since.map_or(Duration::ZERO, |(since, each)| since.elapsed() * each);
+        let due = usize::try_from(due.as_secs()).expect("not that many");
+        self.reach(due).await;
+    }
+
+    async fn reach(&self, enough: usize) {
         let asked = eventually_within(LIVE_DEADLINE, async || {
             (lock(&self.shared.tally).asked >= enough).then_some(())
         });
@@ -166,15 +203,26 @@ struct Asking {
     client: Arc<Client>,
     addresses: Addresses,
     retry: Retry,
+    per_second: Option<u32>,
 }
 
 impl Asking {
     async fn run(self) {
+        while lock(&self.shared.hosts).is_empty() {
+            sleep(PAUSE).await;
+        }
+        self.shared.since.get_or_init(Instant::now);
+        let mut pace = self
+            .per_second
+            .map(|it| interval(Duration::from_secs(1) / it));
         for turn in 0_usize.. {
-            tokio::time::sleep(PAUSE).await;
+            match &mut pace {
+                Some(pace) => drop(pace.tick().await),
+                None => sleep(PAUSE).await,
+            }
             let hosts = lock(&self.shared.hosts).clone();
             let addresses = self.addresses.borrow().clone();
-            if hosts.is_empty() || addresses.is_empty() {
+            if addresses.is_empty() {
                 continue;
             }
             let host = &hosts[turn % hosts.len()];

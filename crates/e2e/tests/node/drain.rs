@@ -9,7 +9,7 @@ async fn a_node_is_drained_without_an_error() {
     let scene = Scene::set().await;
     let (cluster, home) = (&scene.cluster, scene.cluster.home());
     let release = Release::install(cluster, &[]).await;
-    let traffic = release.traffic("drained.test", 2).await;
+    let traffic = release.traffic("drained.test", 4).await;
     let of_story = format!(
         "--pod-selector=app.kubernetes.io/instance={}",
         release.name()

@@ -8,20 +8,9 @@ use crate::scene::Scene;
 async fn every_command_of_the_pages_does_what_it_says() {
     let scene = Scene::set().await;
     let cluster = &scene.cluster;
-    let definitions = std::env::var("MYRIAD_ISTIO_DEFINITIONS")
-        .expect("MYRIAD_ISTIO_DEFINITIONS is a file; `cargo xtask test --stage node` sets it");
     for path in ["docs/kubernetes.md", "docs/mesh.md"] {
         if path.contains("mesh") {
-            let file = format!("--filename={definitions}");
-            let line = ["apply", "--server-side", &file];
-            cluster.kubectl(&line).await;
-            let line = [
-                "wait",
-                "--for=condition=Established",
-                "--timeout=60s",
-                &file,
-            ];
-            cluster.kubectl(&line).await;
+            scene.definitions().await;
         }
         let document = Document::read(path);
         assert!(document.steps().len() > 4, "{path} has commands");

@@ -35,6 +35,22 @@ impl Scene {
         }
     }
 
+    /// Installs the definitions of Istio's kinds; they stay.
+    pub(crate) async fn definitions(&self) {
+        let definitions = std::env::var("MYRIAD_ISTIO_DEFINITIONS")
+            .expect("MYRIAD_ISTIO_DEFINITIONS is a file; `cargo xtask test --stage node` sets it");
+        let file = format!("--filename={definitions}");
+        let line = ["apply", "--server-side", &file];
+        self.cluster.kubectl(&line).await;
+        let line = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            &file,
+        ];
+        self.cluster.kubectl(&line).await;
+    }
+
     /// Waits until a part of the release has so many Pods: those that end go on for a while.
     pub(crate) async fn pods(&self, release: &Release, part: &str, count: usize) -> Vec<String> {
         let selector = format!("--selector={}", release.selector(part));

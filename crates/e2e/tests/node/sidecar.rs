@@ -54,7 +54,7 @@ async fn injected_pods_start_are_checked_and_are_replaced_without_an_error() {
     let log = String::from_utf8_lossy(&output.stdout);
     assert!(log.contains("GET /bye"), "{log}");
 
-    let traffic = release.traffic_with("mesh.test", 2, LEAVING).await;
+    let traffic = release.traffic_with("mesh.test", 4, LEAVING).await;
     let line = [
         "rollout",
         "restart",

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -216,6 +217,16 @@ pub(super) fn remove(folder: &Folder) -> Result<()> {
 
 /// Brings an image to all nodes.
 pub(super) fn load(folder: &Folder, archive: &Path) -> Result<()> {
+    images(folder, &["import".as_ref(), archive.as_os_str()])
+}
+
+/// Gives an image on all nodes another name.
+pub(super) fn tag(folder: &Folder, image: &str, name: &str) -> Result<()> {
+    images(folder, &["tag", image, name].map(OsStr::new))
+}
+
+/// Asks containerd on all nodes for something about images.
+fn images(folder: &Folder, words: &[&OsStr]) -> Result<()> {
     ensure!(count(folder) > 0, "the cluster has no nodes");
     for name in NAMES.into_iter().take(count(folder)) {
         let process = Process::read(&folder.process(name)).filter(|it| it.runs());
@@ -225,8 +236,8 @@ pub(super) fn load(folder: &Folder, archive: &Path) -> Result<()> {
         command.arg(format!("--target={inside}"));
         command.args(["--mount", "--pid", "--net", "ctr"]);
         command.args(["--address", "/run/containerd/containerd.sock"]);
-        command.args(["--namespace", "k8s.io", "images", "import"]);
-        let output = command.arg(archive).output()?;
+        command.args(["--namespace", "k8s.io", "images"]);
+        let output = command.args(words).output()?;
         if !output.status.success() {
             bail!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }

@@ -176,6 +176,8 @@ fn stamp(version: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -198,6 +200,28 @@ mod tests {
                 assert!(line.ends_with(&part), "{line} is not of release {release}");
             }
         }
+    }
+
+    /// The versions of what a source requires.
+    fn required(source: &Source) -> BTreeMap<&'static str, &'static str> {
+        let lines = source.go_mod.lines().map(str::trim);
+        let lines = lines.map(|line| line.strip_prefix("require ").unwrap_or(line));
+        let pairs = lines.filter_map(|line| line.split_once(' '));
+        let pairs = pairs.filter(|(_, version)| version.starts_with('v'));
+        pairs
+            .map(|(name, version)| (name, version.split(' ').next().unwrap_or(version)))
+            .collect()
+    }
+
+    #[test]
+    fn what_a_name_server_shares_with_a_release_is_compiled_once() {
+        let release = required(&RELEASE);
+        assert!(release.len() > 100);
+        let program = NODE_PROGRAMS.iter().find(|it| it.name == "coredns");
+        let own = required(&program.expect("it is there").source);
+        let shared = own.iter().filter(|(name, _)| release.contains_key(*name));
+        let differing = shared.filter(|(name, version)| release[*name] != **version);
+        assert_eq!(differing.count(), 0);
     }
 
     #[test]

@@ -193,8 +193,7 @@ fn init_container(redirect: &[String], wishes: &Wishes, sidecar: &Sidecar) -> Va
     })
 }
 
-fn proxy_container(wishes: &Wishes, checks: &str, sidecar: &Sidecar) -> Value {
-    let ready = json!({"path": "/readyz", "port": PROBES_PORT});
+fn proxy_arguments(wishes: &Wishes, sidecar: &Sidecar) -> Vec<String> {
     let mut arguments = vec![
         "proxy".to_owned(),
         format!("--controller={}", sidecar.controller),
@@ -208,18 +207,24 @@ fn proxy_container(wishes: &Wishes, checks: &str, sidecar: &Sidecar) -> Value {
         format!("--drain-timeout={}", sidecar.drain_timeout),
         "--workers=2".to_owned(),
     ];
+    arguments.extend(sidecar.hold.iter().cloned());
     let paths = sidecar.path_normalization.iter();
     arguments.extend(paths.map(|rule| format!("--path-normalization={rule}")));
     if wishes.redirect.is_some() {
         arguments.extend(CAPTURES.map(str::to_owned));
     }
+    arguments
+}
+
+fn proxy_container(wishes: &Wishes, checks: &str, sidecar: &Sidecar) -> Value {
+    let ready = json!({"path": "/readyz", "port": PROBES_PORT});
     let mut container = json!({
         "name": CONTAINER,
         "image": wishes.image.as_ref().unwrap_or(&sidecar.image),
         "imagePullPolicy": sidecar.pull_policy,
         // A native sidecar: the workload starts when this is ready, and ends before it.
         "restartPolicy": "Always",
-        "args": arguments,
+        "args": proxy_arguments(wishes, sidecar),
         "ports": [{"name": "myriad-probes", "containerPort": PROBES_PORT}],
         "startupProbe": {"httpGet": ready, "periodSeconds": 1, "failureThreshold": 600},
         "readinessProbe": {"httpGet": ready, "periodSeconds": 15, "failureThreshold": 4},

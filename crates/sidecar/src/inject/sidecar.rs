@@ -90,6 +90,29 @@ pub struct RawSidecar {
         value_name = "SECONDS"
     )]
     pub sidecar_drain_timeout: u64,
+    /// When injected proxies hold removals.
+    #[command(flatten)]
+    pub hold: RawSidecarHold,
+}
+
+/// Settings of when injected proxies hold removals, as written. Where one is not given, the
+/// proxy's own default is in effect.
+#[derive(Clone, Debug, Args)]
+pub struct RawSidecarHold {
+    /// The `--hold-percent` of injected proxies.
+    #[arg(
+        long,
+        env = "MYRIAD_SIDECAR_HOLD_PERCENT",
+        value_parser = clap::value_parser!(u32).range(0..=100),
+        value_name = "PERCENT"
+    )]
+    pub sidecar_hold_percent: Option<u32>,
+    /// The `--hold-domains` of injected proxies.
+    #[arg(long, env = "MYRIAD_SIDECAR_HOLD_DOMAINS", value_name = "COUNT")]
+    pub sidecar_hold_domains: Option<u32>,
+    /// The `--hold-for` of injected proxies.
+    #[arg(long, env = "MYRIAD_SIDECAR_HOLD_FOR", value_name = "SECONDS")]
+    pub sidecar_hold_for: Option<u32>,
 }
 
 /// The settings of every injected proxy, unless a Pod says otherwise.
@@ -116,8 +139,26 @@ pub struct Sidecar {
     pub drain_delay: u64,
     /// See `drain_delay`.
     pub drain_timeout: u64,
+    /// The settings of when it holds removals, as it takes them: `--hold-percent=100`.
+    pub hold: Vec<String>,
     /// The treatment of paths that servers understand differently, as MeshConfig says.
     pub path_normalization: Option<Box<str>>,
+}
+
+impl RawSidecarHold {
+    fn arguments(&self) -> Vec<String> {
+        let all = [
+            ("percent", self.sidecar_hold_percent),
+            ("domains", self.sidecar_hold_domains),
+            ("for", self.sidecar_hold_for),
+        ];
+        let given = all
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        given
+            .map(|(name, value)| format!("--hold-{name}={value}"))
+            .collect()
+    }
 }
 
 impl Sidecar {
@@ -169,6 +210,7 @@ impl Sidecar {
             log: raw.sidecar_log.clone(),
             drain_delay: raw.sidecar_drain_delay,
             drain_timeout: raw.sidecar_drain_timeout,
+            hold: raw.hold.arguments(),
             path_normalization: None,
         })
     }

@@ -31,14 +31,21 @@ app.kubernetes.io/component: {{ .part }}
 {{- with .Values.adminHosts }}
 - --admin-hosts={{ join "," . }}
 {{- end }}
-{{- with .Values.hold.percent | toString }}
-- --hold-percent={{ . }}
+{{- include "myriad.hold" (dict "root" . "of" "") }}
+{{- end -}}
+
+{{/* When removals are held: by this process, or `sidecar-` by those that are injected. */}}
+{{- define "myriad.hold" -}}
+{{- $hold := .root.Values.hold -}}
+{{- $of := .of -}}
+{{- with $hold.percent | toString }}
+- --{{ $of }}hold-percent={{ . }}
 {{- end }}
-{{- with .Values.hold.domains | toString }}
-- --hold-domains={{ int64 . }}
+{{- with $hold.domains | toString }}
+- --{{ $of }}hold-domains={{ int64 . }}
 {{- end }}
-{{- with .Values.hold.for | toString }}
-- --hold-for={{ int64 . }}
+{{- with $hold.for | toString }}
+- --{{ $of }}hold-for={{ int64 . }}
 {{- end }}
 {{- end -}}
 

@@ -4,6 +4,8 @@ use clap::Parser as _;
 use myriad_sidecar::inject::{RawSidecar, Sidecar};
 use serde_json::{Value, json};
 
+use crate::cli::{Cli, Command};
+
 use super::{
     Counter, Labels, OF_NAMESPACE, Request, Turns, Verdict, Webhook, judge, owner, response,
 };
@@ -20,7 +22,11 @@ fn review(object: Value) -> Request {
 }
 
 fn verdict(object: Value, labels: &[(&str, &str)]) -> Value {
-    let raw = Raw::parse_from(["test"]);
+    verdict_with(&[], object, labels)
+}
+
+fn verdict_with(settings: &[&str], object: Value, labels: &[(&str, &str)]) -> Value {
+    let raw = Raw::parse_from([&["test"], settings].concat());
     let sidecar = Sidecar::check(&raw.sidecar).unwrap();
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     let labels: Labels = labels.iter().map(owned).collect();
@@ -72,6 +78,32 @@ fn a_pod_whose_namespace_asks_gets_its_proxy_by_a_patch() {
     let labels = &after["metadata"]["labels"];
     assert_eq!(labels["security.istio.io/tlsMode"], "istio");
     assert_eq!(labels["app"], "cart");
+}
+
+#[test]
+fn a_proxy_is_told_when_to_hold_and_understands_all_that_it_is_told() {
+    let settings = [
+        "--sidecar-hold-percent=100",
+        "--sidecar-hold-domains=7",
+        "--sidecar-hold-for=90",
+    ];
+    for (settings, expected) in [
+        (&settings[..], (100, 7, Some(90))),
+        (&settings[2..], (20, 50, Some(90))),
+        (&[], (20, 50, None)),
+    ] {
+        let answer = verdict_with(settings, pod(), &[("istio-injection", "enabled")]);
+        let after = patched(pod(), &answer);
+        let words = after["spec"]["initContainers"][1]["args"].as_array();
+        let words = words.unwrap().iter().map(|word| word.as_str().unwrap());
+        let cli = Cli::try_parse_from(["myriad"].into_iter().chain(words)).unwrap();
+        let Command::Proxy(proxy) = cli.command else {
+            panic!("it is told to be a proxy");
+        };
+        let hold = &proxy.hold;
+        let told = (hold.hold_percent, hold.hold_domains, hold.hold_for);
+        assert_eq!(told, expected);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn sidecar() -> Sidecar {
         log: "info".to_owned(),
         drain_delay: 5,
         drain_timeout: 20,
+        hold: Vec::new(),
         path_normalization: None,
     }
 }
