@@ -1,10 +1,7 @@
 //! Stories: a proxy on port 0, resources made by hand, and clients that speak raw bytes.
 
-<<<<<<< HEAD
 mod allocations;
-=======
 mod challenges;
->>>>>>> ca7a06e7 (Give the answers to challenges of authorities as resources, by any proxy)
 mod checks;
 mod clients;
 mod endpoints;
