@@ -25,6 +25,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::acme::{self, Acme};
 use crate::board::Board;
 use crate::cli::RawServe;
 use crate::control::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, tell_tenants};
@@ -36,6 +37,7 @@ use crate::restart::{self, Offer, Restart, Role};
 use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
 use crate::tenants::Followed;
+use crate::wishes::Wishes;
 use crate::{descriptors, greeting, mesh, settings, tickets};
 use here::Here;
 
@@ -296,6 +298,8 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let live = Live::new(&metrics);
         let wanted = Wanted::default();
         follow_tenants(&settings, &inbox, &metrics)?;
+        let wishes = Wishes::default();
+        let obtaining = start_acme(&settings, (&inbox, &wishes), &metrics)?;
         let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
@@ -313,10 +317,11 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let from = from.unwrap_or_else(restart::at_once);
         pages::start(listener, pages, &drain, from)?;
         let longest = settings.traffic.drain_longest();
-        let here = Here::new(proxy, live.clone(), is_live, longest);
+        let here = Here::new(proxy, live.clone(), is_live, longest).with_acme(obtaining);
         let fairness = fairness(&settings);
         Control::new(engine, here, fairness, board, live, ready, announce)
             .with_wanted(wanted)
+            .with_wishes(wishes)
             .run(events)
             .await;
         drain.start();
@@ -324,6 +329,24 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         drop((reserved, succession));
         Ok(())
     })
+}
+
+/// Starts to obtain certificates, where the settings say how.
+fn start_acme(
+    settings: &settings::Serve,
+    (inbox, wishes): (&mpsc::Sender<Event>, &Wishes),
+    metrics: &Metrics,
+) -> anyhow::Result<Option<Acme>> {
+    let start = |it: &settings::AcmeSettings| {
+        let around = acme::Surroundings {
+            inbox: inbox.clone(),
+            wishes: wishes.clone(),
+            names: settings.traffic.names.clone(),
+            http: settings.listeners.http,
+        };
+        Acme::start(it, around, metrics)
+    };
+    settings.acme.as_ref().map(start).transpose()
 }
 
 /// The reporter of the status page. Removals are never held, since files say what people want.
