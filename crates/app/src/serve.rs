@@ -27,7 +27,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::board::Board;
 use crate::cli::RawServe;
-use crate::control::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, tell_tenants};
+use crate::control::{
+    Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants,
+};
 use crate::explain::Explainer;
 use crate::live::Live;
 use crate::pages::{self, Pages};
@@ -35,7 +37,6 @@ use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
 use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
-use crate::tenants::Followed;
 use crate::{descriptors, greeting, mesh, settings, tickets};
 use here::Here;
 
@@ -295,7 +296,9 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let drain = Drain::new();
         let live = Live::new(&metrics);
         let wanted = Wanted::default();
-        follow_tenants(&settings, &inbox, &metrics)?;
+        let meaning = &settings.meaning;
+        let file = meaning.tenants_file.clone();
+        follow_tenants(file, &meaning.tenants, &inbox, &metrics)?;
         let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
@@ -374,23 +377,6 @@ fn offer(
         readiness: readiness.clone(),
         is_suspended: Arc::default(),
     })
-}
-
-/// Follows the file of --tenants, if there is one.
-fn follow_tenants(
-    settings: &settings::Serve,
-    inbox: &mpsc::Sender<Event>,
-    metrics: &Metrics,
-) -> std::io::Result<()> {
-    let meaning = &settings.meaning;
-    let followed = Followed::of(meaning.tenants_file.clone(), &meaning.tenants, metrics)?;
-    if let Some(followed) = followed {
-        drop(task::spawn(
-            "tenants",
-            tell_tenants(followed, inbox.clone()),
-        ));
-    }
-    Ok(())
 }
 
 /// Passes on what changes in a directory. The list is complete once all are that were `unlisted`.
