@@ -168,9 +168,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let wanted = Wanted::default();
     let looks = Looks::of(&settings, namespaces, pods);
     follow(cluster, inbox.clone(), looks, wanted.clone());
-    let meaning = &settings.meaning;
-    let file = meaning.tenants_file.clone();
-    follow_tenants(file, &meaning.tenants, &inbox, &metrics)?;
+    follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
     let fleet = Fleet::new(views, word, claims);
     let over = on_a_thread_of_its_own(move || {

@@ -296,9 +296,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let drain = Drain::new();
         let live = Live::new(&metrics);
         let wanted = Wanted::default();
-        let meaning = &settings.meaning;
-        let file = meaning.tenants_file.clone();
-        follow_tenants(file, &meaning.tenants, &inbox, &metrics)?;
+        follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
         let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));

@@ -1,11 +1,8 @@
 //! The events that wake the control loop.
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use myriad_api::Batch;
-use myriad_base::metrics::Metrics;
 use myriad_base::task;
 use myriad_translate::{ClaimsChange, FindingsChange, Tenants, View};
 use tokio::sync::{mpsc, oneshot};
@@ -48,20 +45,9 @@ pub(super) type Answer = oneshot::Sender<Option<Arc<str>>>;
 /// here during a first list is memory that a million small objects leave in pieces.
 pub const INBOX_EVENTS_MAX: usize = 32;
 
-/// Follows the file of `--tenants`, if there is one, and tells a control loop of the tenants in it
-/// whenever they are others.
-///
-/// # Errors
-/// Signals cannot be listened to.
-pub fn follow_tenants(
-    file: Option<PathBuf>,
-    tenants: &Tenants,
-    inbox: &mpsc::Sender<Event>,
-    metrics: &Metrics,
-) -> io::Result<()> {
-    let Some(mut followed) = Followed::of(file, tenants, metrics)? else {
-        return Ok(());
-    };
+/// Tells a control loop of the tenants in a file, if there is one, whenever they are others.
+pub fn follow_tenants(file: Option<Followed>, inbox: &mpsc::Sender<Event>) {
+    let Some(mut followed) = file else { return };
     let inbox = inbox.clone();
     drop(task::spawn("tenants", async move {
         loop {
@@ -71,5 +57,4 @@ pub fn follow_tenants(
             }
         }
     }));
-    Ok(())
 }
