@@ -21,7 +21,7 @@ use myriad_source::Wanted;
 use myriad_translate::{Engine, FindingsChange, MAIN, Outcome};
 use tokio::sync::{mpsc, watch};
 
-pub use self::event::{Event, INBOX_EVENTS_MAX, tell_tenants};
+pub use self::event::{Event, INBOX_EVENTS_MAX, follow_tenants};
 pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
 

@@ -42,7 +42,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::board::Board;
 use crate::cli::RawController;
-use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, tell_tenants};
+use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants};
 use crate::descriptors;
 use crate::explain::Explainer;
 use crate::live::Live;
@@ -52,7 +52,6 @@ use crate::restart;
 use crate::settings::{Controller, MeshAuthority};
 use crate::signals::Stop;
 use crate::status::report::Reporter;
-use crate::tenants::Followed;
 use crate::tokens::Tokens;
 use authority::AuthorityKeeper;
 use claims::{Claims, Known};
@@ -169,7 +168,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let wanted = Wanted::default();
     let looks = Looks::of(&settings, namespaces, pods);
     follow(cluster, inbox.clone(), looks, wanted.clone());
-    follow_tenants(&settings, &inbox, &metrics)?;
+    follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
     let fleet = Fleet::new(views, word, claims);
     let over = on_a_thread_of_its_own(move || {
@@ -381,23 +380,6 @@ impl Looks {
         let pods = has_mesh.then_some(pods);
         Looks { namespaces, pods }
     }
-}
-
-/// Follows the file of --tenants, if there is one.
-fn follow_tenants(
-    settings: &Controller,
-    inbox: &mpsc::Sender<Event>,
-    metrics: &Metrics,
-) -> std::io::Result<()> {
-    let meaning = &settings.meaning;
-    let followed = Followed::of(meaning.tenants_file.clone(), &meaning.tenants, metrics)?;
-    if let Some(followed) = followed {
-        drop(task::spawn(
-            "tenants",
-            tell_tenants(followed, inbox.clone()),
-        ));
-    }
-    Ok(())
 }
 
 /// Carries what the watches see into the inbox.

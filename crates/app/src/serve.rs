@@ -28,7 +28,9 @@ use tokio_util::sync::CancellationToken;
 use crate::acme::{self, Acme};
 use crate::board::Board;
 use crate::cli::RawServe;
-use crate::control::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, tell_tenants};
+use crate::control::{
+    Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants,
+};
 use crate::explain::Explainer;
 use crate::live::Live;
 use crate::pages::{self, Pages};
@@ -36,7 +38,6 @@ use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
 use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
-use crate::tenants::Followed;
 use crate::wishes::Wishes;
 use crate::{descriptors, greeting, mesh, settings, tickets};
 use here::Here;
@@ -297,7 +298,7 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let drain = Drain::new();
         let live = Live::new(&metrics);
         let wanted = Wanted::default();
-        follow_tenants(&settings, &inbox, &metrics)?;
+        follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
         let wishes = Wishes::default();
         let obtaining = start_acme(&settings, (&inbox, &wishes), &metrics)?;
         let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
@@ -397,23 +398,6 @@ fn offer(
         readiness: readiness.clone(),
         is_suspended: Arc::default(),
     })
-}
-
-/// Follows the file of --tenants, if there is one.
-fn follow_tenants(
-    settings: &settings::Serve,
-    inbox: &mpsc::Sender<Event>,
-    metrics: &Metrics,
-) -> std::io::Result<()> {
-    let meaning = &settings.meaning;
-    let followed = Followed::of(meaning.tenants_file.clone(), &meaning.tenants, metrics)?;
-    if let Some(followed) = followed {
-        drop(task::spawn(
-            "tenants",
-            tell_tenants(followed, inbox.clone()),
-        ));
-    }
-    Ok(())
 }
 
 /// Passes on what changes in a directory. The list is complete once all are that were `unlisted`.

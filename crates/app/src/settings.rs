@@ -18,6 +18,7 @@ mod sidecar;
 mod texts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use myriad_admin::Hosts;
 use myriad_api::ObjectKey;
 use myriad_base::hold::HoldLimits;
+use myriad_base::metrics::Metrics;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
@@ -35,6 +37,7 @@ use crate::cli::endpoints::RawEndpoints;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh as mesh_file;
+use crate::tenants::Followed;
 use crate::{tenants, tickets};
 use sharing::Sharing;
 
@@ -469,6 +472,14 @@ impl Traffic {
 }
 
 impl Meaning {
+    /// The file of tenants as it is from now on; `None` where no setting names one.
+    ///
+    /// # Errors
+    /// Signals cannot be listened to.
+    pub fn tenants_followed(&self, metrics: &Metrics) -> io::Result<Option<Followed>> {
+        Followed::of(self.tenants_file.clone(), &self.tenants, metrics)
+    }
+
     /// The settings of the engine, where nothing is served.
     pub fn translate(&self) -> myriad_translate::Settings {
         let catch_all = self.catch_all_namespaces.clone();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use myriad_api::Batch;
+use myriad_base::task;
 use myriad_translate::{ClaimsChange, FindingsChange, Tenants, View};
 use tokio::sync::{mpsc, oneshot};
 
@@ -44,12 +45,16 @@ pub(super) type Answer = oneshot::Sender<Option<Arc<str>>>;
 /// here during a first list is memory that a million small objects leave in pieces.
 pub const INBOX_EVENTS_MAX: usize = 32;
 
-/// Tells a control loop of the tenants of a file, whenever they are others.
-pub async fn tell_tenants(mut followed: Followed, inbox: mpsc::Sender<Event>) {
-    loop {
-        let tenants = followed.next().await;
-        if inbox.send(Event::Tenants(tenants)).await.is_err() {
-            return;
+/// Tells a control loop of the tenants in a file, if there is one, whenever they are others.
+pub fn follow_tenants(file: Option<Followed>, inbox: &mpsc::Sender<Event>) {
+    let Some(mut followed) = file else { return };
+    let inbox = inbox.clone();
+    drop(task::spawn("tenants", async move {
+        loop {
+            let tenants = followed.next().await;
+            if inbox.send(Event::Tenants(tenants)).await.is_err() {
+                return;
+            }
         }
-    }
+    }));
 }

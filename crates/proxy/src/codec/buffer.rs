@@ -164,8 +164,8 @@ impl Buffer {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
-    /// Copies bytes to the end. A head is written in very many pieces, most of them of a length that
-    /// is known where this is called.
+    /// Copies bytes to the end. A head is written in very many pieces, most of them of a length
+    /// that is known where this is called.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());

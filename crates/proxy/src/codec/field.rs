@@ -248,16 +248,19 @@ pub fn is_lower_case_of(lower: &str, text: &str) -> bool {
 /// Whether a byte of a name is a letter, a digit or a dash, which all servers read as they are:
 /// looked up, since every byte of every name is asked about.
 fn is_plain(byte: u8) -> bool {
-    static PLAIN: [bool; 256] = {
-        let mut plain = [false; 256];
-        let mut byte = 0;
-        while byte < plain.len() {
-            plain[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'-';
+    /// A bit for each byte of ASCII.
+    const PLAIN: u128 = {
+        let mut plain = 0_u128;
+        let mut byte = 0_u8;
+        while byte < 128 {
+            if byte.is_ascii_alphanumeric() || byte == b'-' {
+                plain |= 1 << byte;
+            }
             byte += 1;
         }
         plain
     };
-    PLAIN[usize::from(byte)]
+    byte.is_ascii() && PLAIN >> byte & 1 == 1
 }
 
 /// Whether servers may read a name as another, for an underscore or other punctuation in it.

@@ -77,7 +77,7 @@ pub(crate) fn issuers<'a>(
 
 /// The authorities of a trust in their order, each once, and of one subject the first alone, as
 /// many as may be: a verifier tries the key of each that has the name of a certificate's issuer.
-/// None where not a single one can be read.
+/// `None` if no authority can be read.
 pub(crate) fn authorities(roots: &[Bytes], subject_max: usize) -> Option<Arc<RootCertStore>> {
     let mut store = RootCertStore::empty();
     let all = roots.iter().map(|der| CertificateDer::from(&**der));

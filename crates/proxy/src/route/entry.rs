@@ -316,7 +316,7 @@ impl RouteEntry {
     pub(super) fn is_restricted(&self) -> bool {
         let restricts =
             |it: &Policy| it.restricts() || !it.rate_limits.is_empty() || it.processor.is_some();
-        self.is_closed() || self.policy().is_some_and(|it| restricts(it))
+        self.is_closed() || self.policy().is_some_and(restricts)
     }
 
     pub(super) fn matches_path(&self, path: &str, budget: &Budget) -> bool {

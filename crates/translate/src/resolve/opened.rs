@@ -284,6 +284,9 @@ impl OpenedSlices {
 /// A namespace, and the labels that workloads there must have.
 type Selector = (Box<str>, Labels);
 
+/// The WorkloadEntries and the Pods that a selector finds.
+pub(crate) type Chosen = (Arc<[Arc<WorkloadEntry>]>, Arc<[Arc<Pod>]>);
+
 /// The objects that a selector finds.
 struct Selected<T> {
     found: Arc<[Arc<T>]>,
@@ -419,11 +422,7 @@ impl Reader<'_> {
 
     /// The WorkloadEntries and the Pods of the namespace of an object that its selector finds; none
     /// without labels.
-    pub fn chosen(
-        &mut self,
-        namespace: &str,
-        labels: &Labels,
-    ) -> (Arc<[Arc<WorkloadEntry>]>, Arc<[Arc<Pod>]>) {
+    pub fn chosen(&mut self, namespace: &str, labels: &Labels) -> Chosen {
         self.read(ChosenFact(namespace, labels));
         let workloads = self.selected(&WORKLOAD_ENTRIES, namespace, labels);
         (workloads, self.selected(&PODS, namespace, labels))

@@ -173,8 +173,11 @@ fn a_gateway_of_nobody_else_is_whole_from_the_beginning() {
     assert!(engine.is_whole("side") && !engine.has_postponed());
 }
 
+/// A history, the steps of views beside it, and how much time each part has.
+type Cuts = ((Batches, Vec<Option<Step>>), Vec<Vec<usize>>);
+
 /// A history with views that come and go, and how much time each part has.
-fn cuts() -> impl Strategy<Value = ((Batches, Vec<Option<Step>>), Vec<Vec<usize>>)> {
+fn cuts() -> impl Strategy<Value = Cuts> {
     (steps(), vec(vec(0..6_usize, 0..4), 16))
 }
 

@@ -198,10 +198,13 @@ impl Addresses {
                 found.free.add(reader, own, block, is_block);
             } else {
                 let services = services.iter().map(|it| it.meta.key.id().clone());
+                let mut services: Vec<Arc<str>> = services.collect();
+                // They are asked one after the other, which must not depend on who came first.
+                services.sort_unstable();
                 found.shared.push(Shared {
                     block,
                     is_block,
-                    services: services.collect(),
+                    services,
                 });
             }
         }
