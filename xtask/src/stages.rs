@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use myriad_lab::pebble::{PEBBLE, PEBBLE_NAMES};
 use myriad_lab::tool;
 
 use crate::oidc;
@@ -177,6 +178,8 @@ impl Place {
     fn with_tools(&self, mut command: Command) -> Command {
         command.env("MYRIAD_H2SPEC", setup::H2SPEC.path(&self.cache));
         command.env("MYRIAD_OIDC_PROVIDER", oidc::PROVIDER.path(&self.cache));
+        command.env("MYRIAD_PEBBLE", PEBBLE.path(&self.cache));
+        command.env("MYRIAD_PEBBLE_NAMES", PEBBLE_NAMES.path(&self.cache));
         command.env("MYRIAD_BIN", self.programs.join("myriad"));
         command
     }

@@ -13,6 +13,7 @@ pub mod ingress;
 pub mod istio;
 pub mod meta;
 pub mod object;
+pub mod order;
 pub mod pod;
 pub mod secret;
 pub mod service;
@@ -27,6 +28,7 @@ pub use ingress::{
 };
 pub use meta::Meta;
 pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
+pub use order::{Order, OrderAnswer};
 pub use pod::{Owner, Pod};
 pub use secret::{KeyDer, Secret, SecretProblem, TlsPair, TrustDer};
 pub use service::{Service, ServicePort, TargetPort};

@@ -11,7 +11,7 @@ use crate::istio::{
     RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
     WorkloadEntry,
 };
-use crate::{ConfigMap, EndpointSlice, Ingress, IngressClass, Meta, Pod, Secret, Service};
+use crate::{ConfigMap, EndpointSlice, Ingress, IngressClass, Meta, Order, Pod, Secret, Service};
 
 /// The kinds that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,10 +57,12 @@ pub enum ObjectKind {
     Pod = 19,
     /// `v1` ConfigMap; only that of an ingress-nginx has an effect.
     ConfigMap = 20,
+    /// An order of a certificate. The process itself makes them, and reads none that is written.
+    Order = 21,
 }
 
 impl ObjectKind {
-    /// Every kind, in a fixed order.
+    /// Every kind that people write, in a fixed order.
     pub const ALL: [ObjectKind; 20] = [
         ObjectKind::Ingress,
         ObjectKind::IngressClass,
@@ -117,6 +119,7 @@ impl ObjectKind {
             ObjectKind::WasmPlugin => "WasmPlugin",
             ObjectKind::Pod => "Pod",
             ObjectKind::ConfigMap => "ConfigMap",
+            ObjectKind::Order => "Order",
         }
     }
 
@@ -143,6 +146,7 @@ impl ObjectKind {
             ObjectKind::WasmPlugin => "wasmplugins",
             ObjectKind::Pod => "pods",
             ObjectKind::ConfigMap => "configmaps",
+            ObjectKind::Order => "orders",
         }
     }
 
@@ -174,6 +178,7 @@ impl ObjectKind {
             ObjectKind::ProxyConfig => &["networking.istio.io/v1beta1"],
             ObjectKind::EnvoyFilter => &["networking.istio.io/v1alpha3"],
             ObjectKind::WasmPlugin => &["extensions.istio.io/v1alpha1"],
+            ObjectKind::Order => &[],
         }
     }
 
@@ -307,6 +312,8 @@ pub enum Object {
     Pod(Arc<Pod>),
     /// See [`ConfigMap`].
     ConfigMap(Arc<ConfigMap>),
+    /// See [`Order`].
+    Order(Arc<Order>),
 }
 
 impl Object {
@@ -333,6 +340,7 @@ impl Object {
             Object::WasmPlugin(object) => &object.meta,
             Object::Pod(object) => &object.meta,
             Object::ConfigMap(object) => &object.meta,
+            Object::Order(object) => &object.meta,
         }
     }
 
@@ -351,7 +359,8 @@ impl Object {
             | Object::EndpointSlice(_)
             | Object::Secret(_)
             | Object::Pod(_)
-            | Object::ConfigMap(_) => 0,
+            | Object::ConfigMap(_)
+            | Object::Order(_) => 0,
             Object::IstioGateway(object) => object.bytes,
             Object::VirtualService(object) => object.bytes,
             Object::DestinationRule(object) => object.bytes,
@@ -409,6 +418,7 @@ impl Object {
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::deserialize(deserializer)?),
             ObjectKind::Pod => Object::Pod(Arc::deserialize(deserializer)?),
             ObjectKind::ConfigMap => Object::ConfigMap(Arc::deserialize(deserializer)?),
+            ObjectKind::Order => return Err(serde::de::Error::custom(UNWRITTEN)),
         })
     }
 
@@ -461,7 +471,20 @@ impl Object {
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::new(reader.read()?)),
             ObjectKind::Pod => Object::Pod(Arc::new(reader.read()?)),
             ObjectKind::ConfigMap => Object::ConfigMap(Arc::new(reader.read()?)),
+            ObjectKind::Order => match reader.read::<Unwritten>()? {},
         })
+    }
+}
+
+/// Why a kind is not read that nobody writes.
+const UNWRITTEN: &str = "is of a kind that nobody writes";
+
+/// A value that no text is.
+enum Unwritten {}
+
+impl<'de> Deserialize<'de> for Unwritten {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(serde::de::Error::custom(UNWRITTEN))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line. Every setting is defined once, with its name, default and help: here, or in
 //! `sidecar` where a command of that crate reads it.
 
+pub mod acme;
 pub mod bounds;
 pub mod check;
 pub mod completions;
@@ -29,6 +30,7 @@ use myriad_sidecar::inject::RawInject;
 use myriad_sidecar::redirect::RawRedirect;
 use myriad_translate::MAIN;
 
+pub use self::acme::RawAcme;
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
 use self::endpoints::RawEndpoints;
@@ -94,6 +96,9 @@ pub struct RawServe {
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
+    /// Certificates that are obtained.
+    #[command(flatten)]
+    pub acme: RawAcme,
     /// How connections are served.
     #[command(flatten)]
     pub traffic: RawTraffic,

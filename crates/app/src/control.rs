@@ -31,6 +31,7 @@ use self::notices::Notices;
 use self::queue::{Holders, Queue};
 use crate::board::Board;
 use crate::live::{Live, Root};
+use crate::wishes::Wishes;
 
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
 const TICK_SECONDS_MAX: i64 = 60;
@@ -66,6 +67,8 @@ pub struct Control<O> {
     addresses: watch::Sender<Option<Addresses>>,
     /// Where the source learns which objects it has to read again.
     wanted: Wanted,
+    /// Where it is told which certificates are wanted of issuers.
+    wishes: Wishes,
 }
 
 impl<O: Outlet> Control<O> {
@@ -95,12 +98,18 @@ impl<O: Outlet> Control<O> {
             ready,
             addresses,
             wanted: Wanted::default(),
+            wishes: Wishes::default(),
         }
     }
 
     /// The same, which tells its source by `wanted` which objects it has to read again.
     pub fn with_wanted(self, wanted: Wanted) -> Self {
         Control { wanted, ..self }
+    }
+
+    /// The same, which tells by `wishes` which certificates are wanted of issuers.
+    pub fn with_wishes(self, wishes: Wishes) -> Self {
+        Control { wishes, ..self }
     }
 
     /// Handles events until asked to stop, then drains the proxy.
@@ -275,6 +284,7 @@ impl<O: Outlet> Control<O> {
         // Published before the condition is met, so that who waits for it finds them.
         self.board.pick_sample(self.engine.snapshot());
         self.board.tell_log();
+        self.wishes.complete();
         self.addresses.send_replace(Some(self.outlet.addresses()));
         self.ready.meet();
     }
@@ -463,6 +473,7 @@ impl<O: Outlet> Control<O> {
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.outlet.claims(outcome.claims);
+        self.wishes.change(outcome.wishes);
         self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);

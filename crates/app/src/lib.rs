@@ -5,6 +5,7 @@
 //! **Knows** every crate of the product.
 //! **Never** decides what an object means, and never touches a connection.
 
+pub mod acme;
 pub mod ask;
 pub mod board;
 pub mod check;
@@ -35,3 +36,4 @@ pub mod tenants;
 pub mod tickets;
 pub mod tokens;
 pub mod told;
+pub mod wishes;

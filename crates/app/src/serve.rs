@@ -25,6 +25,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::acme::{self, Acme};
 use crate::board::Board;
 use crate::cli::RawServe;
 use crate::control::{
@@ -37,6 +38,7 @@ use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
 use crate::signals::{self, Stop};
 use crate::status::report::Reporter;
+use crate::wishes::Wishes;
 use crate::{descriptors, greeting, mesh, settings, tickets};
 use here::Here;
 
@@ -297,6 +299,8 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let live = Live::new(&metrics);
         let wanted = Wanted::default();
         follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
+        let wishes = Wishes::default();
+        let obtaining = start_acme(&settings, (&inbox, &wishes), &metrics)?;
         let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
@@ -314,10 +318,11 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let from = from.unwrap_or_else(restart::at_once);
         pages::start(listener, pages, &drain, from)?;
         let longest = settings.traffic.drain_longest();
-        let here = Here::new(proxy, live.clone(), is_live, longest);
+        let here = Here::new(proxy, live.clone(), is_live, longest).with_acme(obtaining);
         let fairness = fairness(&settings);
         Control::new(engine, here, fairness, board, live, ready, announce)
             .with_wanted(wanted)
+            .with_wishes(wishes)
             .run(events)
             .await;
         drain.start();
@@ -325,6 +330,24 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         drop((reserved, succession));
         Ok(())
     })
+}
+
+/// Starts to obtain certificates, where the settings say how.
+fn start_acme(
+    settings: &settings::Serve,
+    (inbox, wishes): (&mpsc::Sender<Event>, &Wishes),
+    metrics: &Metrics,
+) -> anyhow::Result<Option<Acme>> {
+    let start = |it: &settings::AcmeSettings| {
+        let around = acme::Surroundings {
+            inbox: inbox.clone(),
+            wishes: wishes.clone(),
+            names: settings.traffic.names.clone(),
+            http: settings.listeners.http,
+        };
+        Acme::start(it, around, metrics)
+    };
+    settings.acme.as_ref().map(start).transpose()
 }
 
 /// The reporter of the status page. Removals are never held, since files say what people want.

@@ -1,5 +1,6 @@
 //! From settings as written to settings as meant; all problems are reported, not the first.
 
+mod acme;
 mod address;
 mod bounds;
 mod captures;
@@ -43,6 +44,7 @@ use sharing::Sharing;
 use address::address;
 use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
 
+pub use acme::{AcmeSettings, ISSUER};
 pub use captures::Captures;
 pub use listeners::Listeners;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
@@ -64,6 +66,8 @@ pub struct Serve {
     pub traffic: Traffic,
     /// How objects are read.
     pub meaning: Meaning,
+    /// How certificates are obtained; none where nobody asks for that.
+    pub acme: Option<AcmeSettings>,
 }
 
 /// Settings of `controller`.
@@ -248,6 +252,7 @@ impl Serve {
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             traffic: Traffic::read(&raw.traffic, &mut problems),
             meaning: Meaning::read(&raw.meaning, &mut problems),
+            acme: acme::read(&raw.acme, &mut problems),
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
@@ -270,8 +275,10 @@ impl Serve {
 
     /// The settings of the engine. The ports are those that are really bound.
     pub fn translate(&self) -> myriad_translate::Settings {
+        let issuers = self.acme.iter().map(|_| ISSUER.into());
         myriad_translate::Settings {
             own: vec![self.admin],
+            issuers: Some(issuers.collect()),
             ..self.listeners.translate(self.meaning.translate())
         }
     }
@@ -346,6 +353,7 @@ impl Controller {
         myriad_translate::Settings {
             // Objects are of tenants, and their history is seen and kept.
             late_claims: true,
+            issuers: Some(BTreeSet::new()),
             ..self.listeners.translate(self.meaning.translate())
         }
     }

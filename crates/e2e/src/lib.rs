@@ -9,6 +9,7 @@
     reason = "tests may read a clock and start tasks"
 )]
 
+pub mod acme;
 pub mod authority;
 pub mod backend;
 pub mod client;
@@ -24,6 +25,7 @@ pub mod prometheus;
 pub mod shaker;
 pub mod world;
 
+pub use acme::CertificateAuthority;
 pub use backend::Backend;
 pub use client::{Answer, Curl};
 pub use myriad_lab::name_server::{self, NameServer};

@@ -16,6 +16,7 @@ pub struct Site {
     namespace: String,
     endpoints: Vec<SocketAddr>,
     certificate: Option<Pair>,
+    is_issued: bool,
     annotations: Vec<(String, String)>,
     class: Option<String>,
     path: String,
@@ -29,6 +30,7 @@ impl Site {
             namespace: "default".to_owned(),
             endpoints: Vec::new(),
             certificate: None,
+            is_issued: false,
             annotations: Vec::new(),
             class: None,
             path: "/".to_owned(),
@@ -47,6 +49,13 @@ impl Site {
     pub fn tls(mut self, pair: &Pair) -> Self {
         self.certificate = Some(pair.clone());
         self
+    }
+
+    /// TLS with a certificate that an issuer is to provide, so that there is no Secret.
+    #[must_use]
+    pub fn issued_by(mut self, issuer: &str) -> Self {
+        self.is_issued = true;
+        self.annotation("myriad.dev/issuer", issuer)
     }
 
     /// Puts the objects into this namespace.
@@ -123,7 +132,7 @@ impl Site {
         if let Some(class) = &self.class {
             let _ = writeln!(text, "  ingressClassName: {class}");
         }
-        if self.certificate.is_some() {
+        if self.certificate.is_some() || self.is_issued {
             let _ = writeln!(
                 text,
                 "  tls:\n  - hosts: ['{}']\n    secretName: {name}",

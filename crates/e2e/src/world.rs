@@ -62,15 +62,16 @@ impl World {
             std::fs::write(directory.path().join("served").join(name), text).expect("a file");
         }
         let served = directory.path().join("served");
-        let line = [
-            "myriad",
-            "serve",
+        let usual = [
             "--http=127.0.0.1:0",
             "--https=127.0.0.1:0",
+            "--admin=127.0.0.1:0",
+            "--workers=2",
         ];
-        let line = line.into_iter().chain(["--admin=127.0.0.1:0"]);
-        let is_told = arguments.iter().any(|it| it.starts_with("--workers"));
-        let line = line.chain((!is_told).then_some("--workers=2"));
+        let name = |argument: &str| argument.split('=').next().map(str::to_owned);
+        let is_told = |usual: &&str| arguments.iter().any(|it| name(it) == name(usual));
+        let usual = usual.into_iter().filter(|usual| !is_told(usual));
+        let line = ["myriad", "serve"].into_iter().chain(usual);
         let line = line.chain(arguments.iter().copied());
         let line = line.chain([served.to_str().expect("a path in UTF-8")]);
         let Command::Serve(raw) = Cli::parse_from(line).command else {

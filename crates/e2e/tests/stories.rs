@@ -5,6 +5,7 @@
 )]
 
 mod stories {
+    mod acme;
     mod annotations;
     mod authorizer;
     mod bad_input;

@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod image;
 pub mod name_server;
 pub mod network;
+pub mod pebble;
 pub mod peer;
 pub mod port;
 pub mod tool;

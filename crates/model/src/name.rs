@@ -31,6 +31,8 @@ pub enum Kind {
     Provider,
     /// See [`crate::Telemetry`].
     Telemetry,
+    /// See [`crate::ChallengeAnswer`].
+    ChallengeAnswer,
     /// A kind of a newer build, of which this one knows the number. No value is of it: such a
     /// resource is refused by name, and kept where bytes are kept as they came.
     Newer(NewerKind),
@@ -43,7 +45,7 @@ pub struct NewerKind(u8);
 
 impl Kind {
     /// Every kind that this build knows, in the order of their numbers.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Listener,
         Kind::Domain,
         Kind::Certificate,
@@ -55,6 +57,7 @@ impl Kind {
         Kind::AccessPolicy,
         Kind::Provider,
         Kind::Telemetry,
+        Kind::ChallengeAnswer,
     ];
 
     /// The highest number of a kind that this build knows.
@@ -91,6 +94,7 @@ impl Kind {
             Kind::AccessPolicy => 9,
             Kind::Provider => 10,
             Kind::Telemetry => 11,
+            Kind::ChallengeAnswer => 12,
             Kind::Newer(NewerKind(number)) => number,
         }
     }
@@ -109,6 +113,7 @@ impl Kind {
             Kind::AccessPolicy => "access_policy",
             Kind::Provider => "provider",
             Kind::Telemetry => "telemetry",
+            Kind::ChallengeAnswer => "challenge_answer",
             Kind::Newer(_) => "newer kind",
         }
     }
@@ -245,12 +250,14 @@ pub enum OriginKind {
     ServiceEntry,
     /// `telemetry.istio.io`.
     Telemetry,
+    /// `myriad.dev`.
+    Order,
     /// A kind that only a newer controller knows.
     Object,
 }
 
 impl OriginKind {
-    const ALL: [OriginKind; 11] = [
+    const ALL: [OriginKind; 12] = [
         OriginKind::Settings,
         OriginKind::Ingress,
         OriginKind::Service,
@@ -261,6 +268,7 @@ impl OriginKind {
         OriginKind::RequestAuthentication,
         OriginKind::ServiceEntry,
         OriginKind::Telemetry,
+        OriginKind::Order,
         OriginKind::Object,
     ];
 
@@ -277,6 +285,7 @@ impl OriginKind {
             OriginKind::RequestAuthentication => "RequestAuthentication",
             OriginKind::ServiceEntry => "ServiceEntry",
             OriginKind::Telemetry => "Telemetry",
+            OriginKind::Order => "Order",
             OriginKind::Object => "Object",
         }
     }

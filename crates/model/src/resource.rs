@@ -2,6 +2,7 @@
 
 mod access_policy;
 mod certificate;
+mod challenge;
 mod cut;
 mod inquiry;
 mod limit;
@@ -25,6 +26,7 @@ pub use access_policy::{
     Authenticate, Authorize, ClaimHeader, TokenIssuer, TokenKeys,
 };
 pub use certificate::{Certificate, KeyEncoding, PrivateKey};
+pub use challenge::{ChallengeAnswer, ChallengeForm};
 pub use inquiry::{AnswerMemory, Inquiry};
 pub use limit::RateLimit;
 pub use listener::{
@@ -105,6 +107,8 @@ pub enum Value {
     Provider(Box<Provider>),
     /// See [`Telemetry`].
     Telemetry(Box<Telemetry>),
+    /// See [`ChallengeAnswer`].
+    ChallengeAnswer(Box<ChallengeAnswer>),
 }
 
 impl Value {
@@ -122,6 +126,7 @@ impl Value {
             Value::AccessPolicy(_) => Kind::AccessPolicy,
             Value::Provider(_) => Kind::Provider,
             Value::Telemetry(_) => Kind::Telemetry,
+            Value::ChallengeAnswer(_) => Kind::ChallengeAnswer,
         }
     }
 

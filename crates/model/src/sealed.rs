@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::wire::{self, WireError};
 use crate::{
-    AccessPolicy, Certificate, Digest, Domain, Endpoints, Entry, Key, Kind, Listener, Name,
-    Provider, Resource, RouteView, StreamRoute, Telemetry, Trust, Upstream, Value,
+    AccessPolicy, Certificate, ChallengeAnswer, Digest, Domain, Endpoints, Entry, Key, Kind,
+    Listener, Name, Provider, Resource, RouteView, StreamRoute, Telemetry, Trust, Upstream, Value,
 };
 
 /// The keyed hash of a resource's encoded bytes. Equal versions mean equal content.
@@ -183,6 +183,14 @@ impl Sealed {
     pub fn telemetry(&self) -> Option<&Telemetry> {
         match &self.resource()?.value {
             Value::Telemetry(telemetry) => Some(telemetry),
+            _ => None,
+        }
+    }
+
+    /// The value as the answer to a challenge.
+    pub fn challenge_answer(&self) -> Option<&ChallengeAnswer> {
+        match &self.resource()?.value {
+            Value::ChallengeAnswer(answer) => Some(answer),
             _ => None,
         }
     }

@@ -1,9 +1,11 @@
 //! Keys and certificates that Myriad itself makes.
 //!
-//! **Does** keep certificate authorities and sign short-lived certificates with them.
-//! **Knows** X.509 and the calendar, which is an input.
-//! **Never** reads a file, a clock or the network, and never prints a key.
+//! **Does** keep certificate authorities and sign short-lived certificates with them; obtain
+//! certificates of public authorities by ACME.
+//! **Knows** X.509, ACME and the calendar, which is an input.
+//! **Never** reads a file or a clock, makes a connection itself, or prints a key.
 
+pub mod acme;
 mod authority;
 mod identity;
 mod mesh;

@@ -30,7 +30,7 @@ pub use codec::proxy_header::Introductions;
 pub use limits::table::markdown as limits_markdown;
 pub use limits::{Limits, PathRule};
 pub use net::border::BorderSettings;
-pub use net::names::NameSettings;
+pub use net::names::{Found, NameError, NameSettings, Names};
 pub use route::identity::Identity;
 pub use runtime::{
     Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,

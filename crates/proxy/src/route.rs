@@ -3,6 +3,7 @@
 pub mod access_policies;
 pub mod captured;
 pub mod certificate;
+pub mod challenge;
 pub mod claims;
 pub mod condition;
 pub mod credentials;

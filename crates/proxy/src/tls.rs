@@ -1,6 +1,7 @@
 //! TLS with clients: a handshake picks domain, settings and certificate by the name it is for.
 
 pub mod accept;
+pub mod challenge;
 pub mod client;
 pub mod config;
 pub mod distinguished_name;

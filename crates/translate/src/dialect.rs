@@ -1,6 +1,7 @@
 //! The dialects that people write, each in a folder of its own, and the one place that tells the
 //! engine of them.
 
+pub(crate) mod acme;
 pub(crate) mod holdings;
 pub(crate) mod host;
 pub(crate) mod ingress;
@@ -25,16 +26,17 @@ use mesh::facts::MeshFact;
 
 /// Everything that changes of objects are told to: a dialect adds a line here, and one for each of
 /// its units below.
-const DIALECTS: [Dialect; 4] = [
+const DIALECTS: [Dialect; 5] = [
     resolve::SHARED,
     ingress::DIALECT,
     istio::DIALECT,
     mesh::DIALECT,
+    acme::DIALECT,
 ];
 
 /// All kinds of units with their functions, in the order in which they run: each at the place of
 /// its rank.
-const UNITS: [(&UnitKind, Translate); 20] = [
+const UNITS: [(&UnitKind, Translate); 21] = [
     (&ingress::units::INGRESS, ingress::translate_ingress),
     (&ingress::units::CONFIG_MAP, ingress::translate_config_map),
     (&istio::units::GATEWAY, istio::translate_gateway),
@@ -60,6 +62,7 @@ const UNITS: [(&UnitKind, Translate); 20] = [
     (&units::TRUST, units::translate_trust),
     (&holdings::BEYOND, holdings::translate),
     (&losers::LOSER, host::loser::translate),
+    (&acme::units::ORDER, acme::translate),
 ];
 
 /// Everything that the engine is told.

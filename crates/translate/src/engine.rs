@@ -36,6 +36,7 @@ mod viewpoint;
 mod views;
 mod visits;
 mod weighing;
+mod wish;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) use choosing::{ChosenFact, LookedAtFact};
 pub(crate) use copies::Weight;
 pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
-pub use ledger::FindingsChange;
+pub use ledger::{Difference, FindingsChange};
 pub(crate) use memory::Remembered;
 pub(crate) use output::{Meaning, Output};
 pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
@@ -63,6 +64,7 @@ pub(crate) use unit::{Bond, Own, Stays, Unit, UnitKey, UnitKind, Viewers, namesp
 pub(crate) use viewpoint::Viewpoint;
 pub(crate) use views::Views;
 pub use views::{TooManyViews, VIEWS_MAX};
+pub use wish::Wish;
 
 use crate::settings::{Holding, Settings};
 use crate::store::{FactHasher, Objects};
@@ -96,7 +98,8 @@ pub struct Engine {
     hasher: FactHasher,
     objects: Objects,
     units: Units,
-    ledger: Ledger,
+    ledger: Ledger<Finding>,
+    wishes: Ledger<Wish>,
     parts: Parts,
     memories: Memories,
     sealed_parts: SealedParts,
@@ -157,6 +160,8 @@ pub struct Outcome {
     pub gone: Vec<Arc<str>>,
     /// Changed findings.
     pub findings: FindingsChange,
+    /// Changed wishes.
+    pub wishes: Difference<Wish>,
     /// Ingresses that were translated and are served, by `namespace/name`.
     pub served: Vec<Arc<str>>,
     /// Ingresses that were served before, are still there and are not served any more.
@@ -234,6 +239,7 @@ impl Engine {
             objects: Objects::new(rules.found_under),
             units: Units::new(),
             ledger: Ledger::default(),
+            wishes: Ledger::default(),
             parts: Parts::new(),
             memories: Memories::default(),
             sealed_parts: SealedParts::default(),
@@ -428,6 +434,7 @@ impl Engine {
             others: self.name_deltas(run.others),
             gone: gone.collect(),
             findings: self.ledger.settle(),
+            wishes: self.wishes.settle(),
             served: run.served,
             unserved: run.unserved,
             claims: self.late.settle(),
@@ -464,6 +471,11 @@ impl Engine {
     /// All findings, the worst first, then by object and field.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.ledger.iter()
+    }
+
+    /// All wishes, in order.
+    pub fn wishes(&self) -> impl Iterator<Item = &Wish> {
+        self.wishes.iter()
     }
 
     /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process

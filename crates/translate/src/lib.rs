@@ -19,7 +19,8 @@ mod workload_names;
 
 pub use dialect::istio::telemetry;
 pub use engine::{
-    ClaimsChange, Engine, FindingsChange, LateClaims, Outcome, TooManyViews, Usage, VIEWS_MAX, Work,
+    ClaimsChange, Difference, Engine, FindingsChange, LateClaims, Outcome, TooManyViews, Usage,
+    VIEWS_MAX, Wish, Work,
 };
 pub use regex::bytes as regex_bytes;
 pub use settings::{

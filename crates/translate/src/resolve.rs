@@ -29,16 +29,18 @@ mod subset;
 pub(crate) mod trust;
 pub(crate) mod units;
 pub(crate) mod upstream;
+mod wish;
 
 pub(crate) use claim::{Claim, Claims, EVERYBODY, suffix_of, twin};
 pub(crate) use exports::{EXPORT_TO, exported_to};
 pub(crate) use facts::SharedFact;
-pub(crate) use lent::CREDENTIAL_NAMESPACES;
+pub(crate) use lent::{CREDENTIAL_NAMESPACES, ISSUER};
 pub(crate) use merged::Merged;
 pub(crate) use notes::notes;
 pub(crate) use options::{of_policy as options, table_of};
 pub(crate) use shade::{Above, Deed, Namespaces, Shade, has_default, open_to};
 pub(crate) use spoken::Spoken;
+pub(crate) use wish::{no_issuer, wish};
 
 use crate::engine::Dialect;
 

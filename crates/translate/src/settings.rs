@@ -64,6 +64,9 @@ pub struct Settings {
     pub hsts: Option<Hsts>,
     /// Namespace and name of the Secret for names that no domain covers.
     pub default_certificate: Option<(String, String)>,
+    /// The issuers that provide certificates where objects ask for them; none where it is not known
+    /// which there are.
+    pub issuers: Option<BTreeSet<Box<str>>>,
     /// How handshakes are done.
     pub tls: TlsSettings,
     /// Labels of the main gateway's workload, by which Istio's selectors and `sourceLabels` find
@@ -158,6 +161,12 @@ impl Settings {
             labels: self.gateway_labels.clone(),
             namespace: self.gateway_namespace.clone(),
         }
+    }
+
+    /// Whether an issuer is there.
+    pub fn has_issuer(&self, name: &str) -> bool {
+        let issuers = self.issuers.as_ref();
+        issuers.is_some_and(|issuers| issuers.contains(name))
     }
 
     /// The treatment of header fields with underscores in their names, where nobody says that they
@@ -261,6 +270,7 @@ impl Default for Settings {
             nginx_config_map: None,
             hsts: None,
             default_certificate: None,
+            issuers: None,
             tls: TlsSettings::default(),
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
             gateway_namespace: "istio-system".into(),

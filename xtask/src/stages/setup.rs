@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use super::Place;
 use crate::oidc;
 use crate::peer::{self, Peer};
+use myriad_lab::pebble;
 use myriad_lab::tool::{Tool, build_go, run_in};
 
 /// A program, the Debian package that has it, and what it is for.
@@ -120,6 +121,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
     }
     H2SPEC.provide(&place.cache, |to| build_h2spec(place, to))?;
     oidc::provider(&place.root, &place.cache)?;
+    pebble::provide(&place.root, &place.cache)?;
     CARGO_DENY.provide(&place.cache, |to| build_cargo_deny(place, to))?;
     // What later stages do offline needs the manifests of all platforms.
     place.cargo(&["fetch", "--locked"])

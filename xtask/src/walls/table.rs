@@ -63,7 +63,7 @@ pub(super) const ORDERS: &[Order] = &[
         rows: &[
             &[
                 "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "process",
-                "resident", "restart", "signals", "told",
+                "resident", "restart", "signals", "told", "wishes",
             ],
             &[
                 "ask",
@@ -75,7 +75,7 @@ pub(super) const ORDERS: &[Order] = &[
             ],
             &["confirm"],
             &["control", "descriptors", "settings", "status"],
-            &["check", "explain", "greeting"],
+            &["acme", "check", "explain", "greeting"],
             &["pages"],
             &["controller", "follower", "serve"],
         ],

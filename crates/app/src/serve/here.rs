@@ -8,6 +8,7 @@ use myriad_proxy::Proxy;
 use myriad_translate::MAIN;
 use tokio_util::sync::CancellationToken;
 
+use crate::acme::Acme;
 use crate::board::Board;
 use crate::control::{Addresses, Outlet};
 use crate::live::{Live, Newcomer};
@@ -24,6 +25,8 @@ pub(super) struct Here {
     is_live: CancellationToken,
     /// The longest that a drain may take.
     drain_longest: Duration,
+    /// Certificates that are being obtained.
+    acme: Option<Acme>,
 }
 
 /// The number of the one stream that there is in a process that serves itself.
@@ -50,7 +53,13 @@ impl Here {
             refused: Vec::new(),
             is_live,
             drain_longest,
+            acme: None,
         }
+    }
+
+    /// The same, for as long as which certificates are obtained.
+    pub(super) fn with_acme(self, acme: Option<Acme>) -> Here {
+        Here { acme, ..self }
     }
 
     fn apply(&mut self, commit: &Commit, board: &Board) {
@@ -105,6 +114,8 @@ impl Outlet for Here {
     }
 
     async fn drain(self) {
+        // The next process answers challenges from here on, and obtains what is wanted.
+        drop(self.acme);
         signals::tell_drain(self.proxy.connections(), self.drain_longest);
         self.proxy.drain().await;
     }

@@ -4,6 +4,7 @@
 //! `UPDATE_GOLDENS=1 cargo test -p myriad-model proto` writes it into `model.proto`.
 
 mod access_policy;
+mod challenge;
 mod inquiry;
 mod listener;
 mod options;
@@ -21,9 +22,9 @@ use super::{WireError, shared};
 pub(crate) use routes::{Parts, parts};
 
 use crate::{
-    AccessPolicy, BadHash, Certificate, Domain, Endpoints, KeyEncoding, Listener, Origin,
-    OriginKind, PrivateKey, Provider, Resource, Route, Routes, StreamRoute, TRUST_PARTS_MAX,
-    Telemetry, Trust, Upstream, Users, Value,
+    AccessPolicy, BadHash, Certificate, ChallengeAnswer, Domain, Endpoints, KeyEncoding, Listener,
+    Origin, OriginKind, PrivateKey, Provider, Resource, Route, Routes, StreamRoute,
+    TRUST_PARTS_MAX, Telemetry, Trust, Upstream, Users, Value,
 };
 
 message! {
@@ -58,6 +59,7 @@ forms! {
         19 provider: each::<Provider>() => Provider, since 3;
         20 telemetry: each::<Telemetry>() => Telemetry, since 3;
         21 routes: each::<Routes>() => Routes, since 4;
+        22 challenge_answer: each::<ChallengeAnswer>() => ChallengeAnswer, since 4;
     }
 }
 

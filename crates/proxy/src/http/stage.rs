@@ -34,6 +34,7 @@ use crate::route::tables::Tables;
 mod authorization;
 mod body_limit;
 mod certificate;
+mod challenge;
 mod cors;
 pub mod dry_run;
 pub mod external;
@@ -62,6 +63,8 @@ const COSTLY_STEPS: u32 = 4_096;
 /// One stage of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The answers to challenges of certificate authorities.
+    Challenge,
     /// Whether the host belongs on the connection: 421.
     Misdirected,
     /// The tokens that say whom the request comes from: 401.
@@ -101,7 +104,8 @@ pub enum Stage {
 }
 
 /// All stages in order.
-pub const STAGES: [Stage; 18] = [
+pub const STAGES: [Stage; 19] = [
+    Stage::Challenge,
     Stage::Misdirected,
     Stage::Tokens,
     Stage::External,
@@ -123,7 +127,7 @@ pub const STAGES: [Stage; 18] = [
 ];
 
 /// The stages that a request passes again once a provider has changed it: those from the route on.
-const REROUTED: &[Stage] = STAGES.split_at(4).1;
+const REROUTED: &[Stage] = STAGES.split_at(5).1;
 
 impl Stage {
     /// Does its part for a request.
@@ -138,6 +142,7 @@ impl Stage {
         serving: &mut Serving<'_>,
     ) -> Result<Flow, FailureKind> {
         match self {
+            Stage::Challenge => challenge::apply(request, scene),
             Stage::Misdirected => misdirected::apply(request, scene),
             Stage::Tokens => tokens::apply(request, scene, serving),
             Stage::External => external::apply(request, scene, serving),
@@ -162,6 +167,7 @@ impl Stage {
     /// Says what it would do to a request.
     fn explain<'a>(self, request: &mut RequestState<'a, '_>, scene: &Scene<'a>) -> StageVerdict {
         match self {
+            Stage::Challenge => challenge::explain(request, scene),
             Stage::Misdirected => misdirected::explain(request, scene),
             Stage::Tokens => tokens::explain(request, scene),
             Stage::External => external::explain(request, scene),

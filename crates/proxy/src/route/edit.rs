@@ -10,6 +10,7 @@ use myriad_model::{Endpoints, Host, Name, SealedArc, Value};
 
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
+use super::challenge::{self, ChallengeEntry};
 use super::entry::{BlockArc, BlockEntry};
 use super::host::HostEntry;
 use super::leaf::Leaf;
@@ -93,6 +94,7 @@ impl<'a> Edit<'a> {
             Value::Certificate(_) => self.change_certificate(some.name(), new),
             Value::Route(_) | Value::Routes(_) => return self.change_routes(old, new),
             Value::Trust(_) => self.change_trust(some.name(), new),
+            Value::ChallengeAnswer(_) => self.change_challenge(old, new),
             Value::StreamRoute(_) => return self.change_stream_route(old, new),
             Value::Upstream(_) => self.touch_upstream(some.name()).0 = new.cloned(),
             Value::Endpoints(_) => self.change_endpoints(some.name(), new),
@@ -193,6 +195,21 @@ impl<'a> Edit<'a> {
                 let hash = certificate::hash_of(name);
                 certificates.remove(hash, |leaf| leaf.0.sealed.name() == name);
             }
+        }
+    }
+
+    fn change_challenge(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {
+        let challenges = &mut self.tables.challenges;
+        if let Some(old) = old
+            && let Some(answer) = old.challenge_answer()
+        {
+            let question = answer.question();
+            challenges.remove(challenge::hash_of(&question), |leaf| {
+                leaf.0.question == question && leaf.0.sealed.name() == old.name()
+            });
+        }
+        if let Some(entry) = new.cloned().and_then(ChallengeEntry::new) {
+            challenges.insert(Leaf(Arc::new(entry)));
         }
     }
 

@@ -7,13 +7,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use myriad_model::{
-    CaptureDirection, Certificate, Domain, Host, Listener, Name, Origin, SealedArc, Tree,
-    host::Pattern,
+    CaptureDirection, Certificate, ChallengeAnswer, Domain, Host, Listener, Name, Origin,
+    SealedArc, Tree,
+    host::{HOST_BYTES_MAX, Pattern},
 };
 
 use super::access_policies::AccessPolicies;
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
+use super::challenge::{self, ChallengeEntry};
 use super::claims::VerifiedClaims;
 use super::entry::RouteEntry;
 use super::host::HostEntry;
@@ -44,6 +46,7 @@ pub struct Tables {
     pub(super) stream_routes: HostTable<HostStreamRoutes>,
     pub(super) listener_stream_routes: Tree<Leaf<ListenerStreamRoutes>>,
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
+    pub(super) challenges: Tree<Leaf<ChallengeEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
     pub(super) access_policies: AccessPolicies,
@@ -116,6 +119,29 @@ impl Tables {
     pub(super) fn captured_at(&self, aim: Aim) -> Option<&Arc<CapturedEntry>> {
         let is_it = |leaf: &Leaf<CapturedEntry>| leaf.0.aim() == aim;
         Some(&self.captured.get(aim.hash(), is_it)?.0)
+    }
+
+    /// The answer to a token that a lower-case host is asked for over HTTP.
+    pub fn challenge(&self, host: &str, token: &str) -> Option<&Arc<ChallengeEntry>> {
+        // Whoever asks chooses how long both are.
+        let may_be = host.len() <= HOST_BYTES_MAX && ChallengeAnswer::is_token(token);
+        match may_be && !self.challenges.is_empty() {
+            true => self.challenge_of(&ChallengeAnswer::http_question(host, token)),
+            false => None,
+        }
+    }
+
+    /// The answer in handshakes for a lower-case host.
+    pub fn challenge_by_tls(&self, host: &str) -> Option<&Arc<ChallengeEntry>> {
+        match host.len() <= HOST_BYTES_MAX && !self.challenges.is_empty() {
+            true => self.challenge_of(&ChallengeAnswer::tls_question(host)),
+            false => None,
+        }
+    }
+
+    fn challenge_of(&self, question: &str) -> Option<&Arc<ChallengeEntry>> {
+        let is_it = |leaf: &Leaf<ChallengeEntry>| *leaf.0.question == *question;
+        Some(&self.challenges.get(challenge::hash_of(question), is_it)?.0)
     }
 
     /// The provider of a name. They are few.
@@ -326,6 +352,10 @@ impl Tables {
                 sealed.name(),
                 sealed.version()
             ));
+        }
+        for leaf in self.challenges.iter() {
+            let (name, version) = (leaf.0.sealed.name(), leaf.0.sealed.version());
+            lines.push(format!("challenge_answer {name} {version}"));
         }
         for leaf in self.trusts.iter() {
             let sealed = &leaf.0.sealed;

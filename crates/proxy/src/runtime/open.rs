@@ -228,6 +228,8 @@ pub(super) async fn secure(
         Ok(Accepted::Passed(passed)) => {
             return Some(hand_on(*passed, own));
         }
+        // The authority has seen what it wanted to see.
+        Ok(Accepted::Answered) => return None,
         Err(HandshakeError::Shed) => Count::Shed,
         Err(HandshakeError::UnknownName) => Count::HandshakeUnknownName,
         Err(HandshakeError::Timeout(_)) => Count::HandshakeTimeout,

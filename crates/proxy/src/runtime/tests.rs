@@ -1,6 +1,7 @@
 //! Stories: a proxy on port 0, resources made by hand, and clients that speak raw bytes.
 
 mod allocations;
+mod challenges;
 mod checks;
 mod clients;
 mod endpoints;

@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use super::config::{Configs, Offer, Speaks, Want, with_chosen};
+use super::challenge;
+use super::config::{Configs, Offer, Speaks, Want, chosen, with_chosen};
 use super::gate::Gate;
 use super::hello::{self, Hello};
 use super::key::ParsedKeys;
@@ -24,6 +25,7 @@ use crate::codec::buffer::Buffer;
 use crate::limits::{Limits, Reached};
 use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
+use crate::route::challenge::ChallengeEntry;
 use crate::route::downstream_connection::Secured;
 use crate::route::identity::{IdentityEntry, MESH_CLIENTS};
 use crate::route::shown_certificate::CertificateVerdict;
@@ -89,6 +91,8 @@ pub enum Accepted {
     Secured(Box<Tls>, Secured, Option<Arc<StreamRouteEntry>>),
     /// A stream route takes it as it came.
     Passed(Box<Passed>),
+    /// It was the question of a certificate authority, and is answered.
+    Answered,
 }
 
 /// A handshake that is not answered here.
@@ -170,6 +174,13 @@ impl Handshakes {
             return Box::pin(self.answer(tcp, hello, choice, Speaks::Mesh, None, gate)).await;
         }
         let sni = hello.sni.as_deref();
+        if let Some(name) = sni.filter(|_| hello.is_challenge)
+            && let Some(entry) = tables.challenge_by_tls(name)
+        {
+            let entry = entry.clone();
+            drop(tables);
+            return Box::pin(answer_challenge(tcp, hello, &entry, gate)).await;
+        }
         if let Some(entry) = tables.stream_route(arrival, sni) {
             let entry = entry.clone();
             drop(tables);
@@ -311,6 +322,28 @@ impl Handshakes {
             mesh: Some(identity.trust_domains.clone()),
         })
     }
+}
+
+/// Shows an authority the answer that it asks for.
+async fn answer_challenge(
+    tcp: TcpStream,
+    hello: Hello,
+    entry: &ChallengeEntry,
+    gate: &Gate<'_>,
+) -> Result<Accepted, HandshakeError> {
+    let owner = entry.sealed.resource().zip(entry.answer());
+    let owner = owner.map(|(resource, answer)| Owner::of(&resource.origin, &answer.host));
+    let _turn = gate.enter(owner.unwrap_or_default()).await?;
+    let shown = entry.shown(challenge::certificate);
+    let offer = Offer::from_iter([shown.ok_or(HandshakeError::UnknownName)?]);
+    let config = challenge::config(chosen())?;
+    let mut tls = Box::new(Tls::server(tcp, config, hello.received.filled())?);
+    drop(hello.received);
+    let shaking =
+        poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)));
+    timeout(gate.local.limits.handshake_timeout, shaking).await??;
+    gate.local.counts.add(Count::HandshakeFull);
+    Ok(Accepted::Answered)
 }
 
 /// The request for clients' certificates in the mesh, and the authorities that verify them.

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::accept::HandshakeError;
+use super::challenge;
 use crate::codec::buffer::Buffer;
 
 /// The protocols that peers of a mesh offer to speak behind a handshake, as Istio has it.
@@ -40,15 +41,19 @@ pub struct Hello {
     pub sni: Option<Box<str>>,
     /// Whether it offers a protocol of a mesh, as nobody does who is not part of one.
     pub is_mesh: bool,
+    /// Whether it offers nothing but the protocol of challenges (RFC 8737).
+    pub is_challenge: bool,
 }
 
-/// The name that a ClientHello asks for, and whether it offers a protocol of a mesh.
+/// The name that a ClientHello asks for, and whether it offers protocols of some use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HelloSummary {
     /// See [`Hello::sni`].
     pub sni: Option<Box<str>>,
     /// See [`Hello::is_mesh`].
     pub is_mesh: bool,
+    /// See [`Hello::is_challenge`].
+    pub is_challenge: bool,
 }
 
 /// A ClientHello that arrives in pieces.
@@ -101,7 +106,14 @@ fn told(hello: &ClientHello<'_>) -> HelloSummary {
     let is_mesh = hello
         .alpn()
         .is_some_and(|mut offered| offered.any(|protocol| MESH_PROTOCOLS.contains(&protocol)));
-    HelloSummary { sni, is_mesh }
+    let is_challenge = hello
+        .alpn()
+        .is_some_and(|offered| offered.eq([challenge::PROTOCOL]));
+    HelloSummary {
+        sni,
+        is_mesh,
+        is_challenge,
+    }
 }
 
 /// Looks for the end of a ClientHello without an eye for what it says, and without ever looking at
@@ -189,11 +201,16 @@ pub async fn read(
         let fresh = received.filled().get(before..).unwrap_or_default();
         before = received.len();
         match arriving.take(fresh) {
-            Ok(Some(HelloSummary { sni, is_mesh })) => {
+            Ok(Some(HelloSummary {
+                sni,
+                is_mesh,
+                is_challenge,
+            })) => {
                 return Ok(Hello {
                     received,
                     sni,
                     is_mesh,
+                    is_challenge,
                 });
             }
             Ok(None) => {}

@@ -147,7 +147,7 @@ impl Waiting {
             Kind::StreamRoute => 2,
             Kind::Route => 3,
             Kind::Certificate => 4,
-            Kind::Telemetry | Kind::Provider => 5,
+            Kind::Telemetry | Kind::Provider | Kind::ChallengeAnswer => 5,
             Kind::Upstream => 6,
             Kind::Endpoints | Kind::Trust => 7,
             Kind::AccessPolicy => 8,

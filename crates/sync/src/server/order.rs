@@ -14,7 +14,8 @@
 //! 6. stream routes: their upstreams are there, and the domains whose streams they take come next;
 //! 7. domains: from now on handshakes succeed, with the right certificate, and requests find
 //!    their routes. Before, the client gets an alert;
-//! 8. listeners: a new one is bound once all that it serves is there.
+//! 8. answers to challenges: an authority asks for them once it is told that they are there;
+//! 9. listeners: a new one is bound once all that it serves is there.
 //!
 //! Removals come after that, the opposite way: a name's handshakes end before its routes go, and
 //! those before what they forward to. What replaces something is in service before that goes, so
@@ -36,6 +37,7 @@ const ORDER: [Kind; Kind::ALL.len()] = [
     Kind::Route,
     Kind::StreamRoute,
     Kind::Domain,
+    Kind::ChallengeAnswer,
     Kind::Listener,
 ];
 
@@ -78,7 +80,8 @@ const fn place(kind: Kind) -> usize {
         Kind::Route => 7,
         Kind::StreamRoute => 8,
         Kind::Domain => 9,
-        Kind::Listener => 10,
+        Kind::ChallengeAnswer => 10,
+        Kind::Listener => 11,
         // No server has resources of a kind that it does not know.
         Kind::Newer(_) => 0,
     }

@@ -155,7 +155,8 @@ impl Holding {
             | ObjectKind::WasmPlugin
             | ObjectKind::Pod
             | ObjectKind::ConfigMap => &[Holding::ObjectBytes],
-            ObjectKind::IngressClass => &[],
+            // How many orders there are is bounded where they are made.
+            ObjectKind::IngressClass | ObjectKind::Order => &[],
         }
     }
 }

@@ -40,6 +40,7 @@ pub(crate) use tls::claimant as tls_claimant;
 pub(crate) use weight::{regex_rows, weigh};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
+use crate::resolve::{ISSUER, no_issuer};
 use class::Served;
 
 /// The rules that the engine has for Ingresses.
@@ -82,6 +83,12 @@ pub(crate) fn translate_ingress(reader: &mut Reader<'_>, unit: &Unit) -> Output 
         .into_iter()
         .map(|problem| problem.into_finding(&ingress.meta.key));
     output.findings.extend(findings);
+    if let Some(issuer) = &options.issuer {
+        let key = annotations::key_of(&ingress.meta, "issuer").unwrap_or(ISSUER);
+        let field = format!("metadata.annotations[{key}]");
+        let missing = no_issuer(reader, &ingress.meta.key, field, issuer);
+        output.findings.extend(missing);
+    }
     let of_headers = headers::judge(reader, &ingress, &options);
     output.findings.extend(of_headers);
     output.findings.extend(judge_shape(&ingress));

@@ -70,7 +70,7 @@ pub(crate) use scene::{HostScene, Site};
 use crate::engine::{Dialect, Output, Reader, Unit};
 use crate::resolve::losers::unclaimable;
 use crate::resolve::names::{self, ServerHost};
-use crate::resolve::{destination_rule, notes, service_entry};
+use crate::resolve::{ISSUER, destination_rule, no_issuer, notes, service_entry};
 use admission::may_claim;
 use port::Stand;
 
@@ -99,6 +99,12 @@ pub(crate) fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output 
     }
     output.is_concerned = true;
     output.findings = notes(key, &gateway.notes);
+    if let Some(issuer) = gateway.meta.annotation(ISSUER) {
+        let field = format!("metadata.annotations[{ISSUER}]");
+        output
+            .findings
+            .extend(no_issuer(reader, key, field, issuer));
+    }
     for (at, server) in gateway.spec.servers.iter().enumerate() {
         let (findings, stand) = entrance::judge(reader, key, at, server);
         output.findings.extend(findings);

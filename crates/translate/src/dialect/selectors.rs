@@ -42,7 +42,8 @@ pub(crate) fn named(object: &Object, add: &mut dyn FnMut(&str)) {
         | Object::EnvoyFilter(_)
         | Object::WasmPlugin(_)
         | Object::Pod(_)
-        | Object::ConfigMap(_) => None,
+        | Object::ConfigMap(_)
+        | Object::Order(_) => None,
     };
     if let Some(selector) = selector {
         add_all(&selector.match_labels);

@@ -32,6 +32,7 @@ pub(super) fn put_together(mut outputs: Vec<(Stamp, Output)>) -> Drawn {
     for (stamp, output) in outputs {
         drawn.views = drawn.views.union(&stamp);
         drawn.output.findings.extend(output.findings);
+        drawn.output.wishes.extend(output.wishes);
         let deadlines = [drawn.output.deadline, output.deadline];
         drawn.output.deadline = deadlines.into_iter().flatten().min();
         for (name, resource) in output.resources {

@@ -1,109 +1,144 @@
-//! The findings of all units.
+//! The findings of all units, and whatever else they state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{Finding, Severity};
 
+use super::Engine;
+use super::output::Output;
+use super::unit::UnitId;
+
 /// The most findings of one unit; the rest is one line that counts them.
 pub(super) const UNIT_FINDINGS_MAX: usize = 100;
 
-/// Findings by unit. One that two units make (a Secret that two hosts miss) is one finding.
-#[derive(Default)]
-pub(super) struct Ledger {
-    by_unit: BTreeMap<u32, Box<[Arc<Finding>]>>,
-    all: BTreeMap<Arc<Finding>, u32>,
-    /// Findings touched in this batch, and whether they were there before it.
-    touched: BTreeMap<Arc<Finding>, bool>,
+/// Statements by unit. One that two units make (a Secret that two hosts miss) is one statement.
+pub(super) struct Ledger<T> {
+    by_unit: BTreeMap<u32, Box<[Arc<T>]>>,
+    all: BTreeMap<Arc<T>, u32>,
+    /// Statements touched in this batch, and whether they were there before it.
+    touched: BTreeMap<Arc<T>, bool>,
+}
+
+/// How statements differ from those before.
+#[derive(Clone, Debug)]
+pub struct Difference<T> {
+    /// New ones, sorted.
+    pub added: Vec<Arc<T>>,
+    /// Statements that no longer hold, sorted.
+    pub removed: Vec<Arc<T>>,
 }
 
 /// How the findings differ from those before.
-#[derive(Clone, Debug, Default)]
-pub struct FindingsChange {
-    /// New ones, sorted.
-    pub added: Vec<Arc<Finding>>,
-    /// Findings that no longer hold, sorted.
-    pub removed: Vec<Arc<Finding>>,
-}
+pub type FindingsChange = Difference<Finding>;
 
-impl FindingsChange {
+impl<T> Difference<T> {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
     }
 }
 
-impl Ledger {
-    /// All findings, the worst first, then by object and field.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Finding> {
-        self.all.keys().map(|finding| &**finding)
+impl<T> Default for Difference<T> {
+    fn default() -> Self {
+        Difference {
+            added: Vec::new(),
+            removed: Vec::new(),
+        }
+    }
+}
+
+impl<T> Default for Ledger<T> {
+    fn default() -> Self {
+        Ledger {
+            by_unit: BTreeMap::new(),
+            all: BTreeMap::new(),
+            touched: BTreeMap::new(),
+        }
+    }
+}
+
+impl<T: Ord> Ledger<T> {
+    /// All statements in order; of findings the worst first, then by object and field.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.all.keys().map(|it| &**it)
     }
 
-    /// The number of findings.
+    /// The number of statements.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Replaces the findings of a unit.
-    pub(super) fn replace(&mut self, unit: u32, mut findings: Vec<Finding>) {
-        findings.sort();
-        findings.dedup();
-        limit(&mut findings);
+    /// Replaces the statements of a unit.
+    pub(super) fn replace(&mut self, unit: u32, mut statements: Vec<T>) {
+        statements.sort();
+        statements.dedup();
         let former = self.by_unit.remove(&unit).unwrap_or_default();
-        if former.iter().map(|known| &**known).eq(&findings) {
+        if former.iter().map(|known| &**known).eq(&statements) {
             if !former.is_empty() {
                 self.by_unit.insert(unit, former);
             }
             return;
         }
-        for finding in &former {
-            self.withdraw(finding);
+        for statement in &former {
+            self.withdraw(statement);
         }
-        if findings.is_empty() {
+        if statements.is_empty() {
             return;
         }
-        let kept = findings.into_iter().map(|finding| self.state(finding));
+        let kept = statements.into_iter().map(|it| self.state(it));
         let kept = kept.collect();
         self.by_unit.insert(unit, kept);
     }
 
     /// The changes since the last call.
-    pub(super) fn settle(&mut self) -> FindingsChange {
-        let mut change = FindingsChange::default();
-        for (finding, was_there) in std::mem::take(&mut self.touched) {
-            match (was_there, self.all.contains_key(&finding)) {
-                (false, true) => change.added.push(finding),
-                (true, false) => change.removed.push(finding),
+    pub(super) fn settle(&mut self) -> Difference<T> {
+        let mut change = Difference::default();
+        for (statement, was_there) in std::mem::take(&mut self.touched) {
+            match (was_there, self.all.contains_key(&statement)) {
+                (false, true) => change.added.push(statement),
+                (true, false) => change.removed.push(statement),
                 _ => {}
             }
         }
         change
     }
 
-    fn state(&mut self, finding: Finding) -> Arc<Finding> {
-        let known = self.all.get_key_value(&finding);
-        let finding = known.map_or_else(|| Arc::new(finding), |(known, _)| known.clone());
-        let uses = self.all.entry(finding.clone()).or_insert(0);
-        self.touched.entry(finding.clone()).or_insert(*uses > 0);
+    fn state(&mut self, statement: T) -> Arc<T> {
+        let known = self.all.get_key_value(&statement);
+        let statement = known.map_or_else(|| Arc::new(statement), |(known, _)| known.clone());
+        let uses = self.all.entry(statement.clone()).or_insert(0);
+        self.touched.entry(statement.clone()).or_insert(*uses > 0);
         *uses += 1;
-        finding
+        statement
     }
 
-    fn withdraw(&mut self, finding: &Arc<Finding>) {
-        self.touched.entry(finding.clone()).or_insert(true);
-        if let Some(uses) = self.all.get_mut(finding) {
+    fn withdraw(&mut self, statement: &Arc<T>) {
+        self.touched.entry(statement.clone()).or_insert(true);
+        if let Some(uses) = self.all.get_mut(statement) {
             *uses -= 1;
             if *uses == 0 {
-                self.all.remove(finding);
+                self.all.remove(statement);
             }
         }
     }
 }
 
+impl Engine {
+    /// Keeps the findings and wishes of a unit, in place of those that it had.
+    pub(super) fn state(&mut self, id: UnitId, output: &mut Output) {
+        let findings = std::mem::take(&mut output.findings);
+        self.ledger.replace(id, limit(findings));
+        self.wishes.replace(id, std::mem::take(&mut output.wishes));
+    }
+}
+
 /// Cuts a long list, so that a broken object of thousands of lines stays readable.
-fn limit(findings: &mut Vec<Finding>) {
+fn limit(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.sort();
+    findings.dedup();
     if findings.len() <= UNIT_FINDINGS_MAX {
-        return;
+        return findings;
     }
     let rest = findings.split_off(UNIT_FINDINGS_MAX - 1);
     let severity = rest.first().map_or(Severity::Error, |first| first.severity);
@@ -115,14 +150,14 @@ fn limit(findings: &mut Vec<Finding>) {
         remedy: "mend the listed ones first".into(),
         place: None,
     });
-    findings.sort();
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 
-    use super::{Ledger, UNIT_FINDINGS_MAX};
+    use super::{Ledger, UNIT_FINDINGS_MAX, limit};
 
     fn finding(field: usize) -> Finding {
         let key = ObjectKey::new(ObjectKind::Ingress, "a", "b");
@@ -151,7 +186,7 @@ mod tests {
     #[test]
     fn a_unit_has_a_bounded_number_of_findings() {
         let mut ledger = Ledger::default();
-        ledger.replace(1, (0..10 * UNIT_FINDINGS_MAX).map(finding).collect());
+        ledger.replace(1, limit((0..10 * UNIT_FINDINGS_MAX).map(finding).collect()));
         assert_eq!(ledger.len(), UNIT_FINDINGS_MAX);
     }
 }

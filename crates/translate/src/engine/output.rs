@@ -9,6 +9,7 @@ use myriad_api::Finding;
 use myriad_model::{Draft, Name, Origin, Resource, divide};
 
 use super::unit::Unit;
+use super::wish::Wish;
 
 /// The result of one run of a unit.
 #[derive(Debug, Default)]
@@ -21,6 +22,8 @@ pub struct Output {
     pub needs: Vec<Unit>,
     /// Findings for people.
     pub findings: Vec<Finding>,
+    /// Wishes for the process.
+    pub wishes: Vec<Wish>,
     /// Findings that hold unless it is otherwise in another view: told where all views have
     /// it that the object concerns, or all where it concerns none.
     pub doubts: Vec<Finding>,

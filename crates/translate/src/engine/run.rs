@@ -454,12 +454,12 @@ impl Engine {
         &mut self,
         id: UnitId,
         facts: Box<[u64]>,
-        (output, drawn): (Output, Option<Drawn>),
+        (mut output, drawn): (Output, Option<Drawn>),
         run: &mut Run,
     ) {
         self.units.set_facts(id, facts);
         self.units.set_deadline(id, output.deadline);
-        self.ledger.replace(id, output.findings);
+        self.state(id, &mut output);
         let (needs, resources) = match drawn {
             Some(Drawn {
                 views,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myriad_api::secret::KeyEncoding as ApiEncoding;
-use myriad_api::{Finding, KeyDer, Secret, SecretProblem, Severity, TlsPair};
+use myriad_api::{Finding, KeyDer, Object, Secret, SecretProblem, Severity, TlsPair};
 use myriad_model::{
     Certificate, Host, KeyEncoding, Name, Origin, OriginKind, PrivateKey, Resource, Value,
     host::Pattern,
@@ -14,6 +14,7 @@ use x509_parser::prelude::{
 };
 use x509_parser::public_key::PublicKey;
 
+use super::lent::issuer_of;
 use crate::engine::{Output, Reader};
 
 /// The most certificates of one chain.
@@ -32,6 +33,10 @@ const NAME_BYTES: usize = 48;
 
 /// How long before its end a certificate is warned about, in seconds: 14 days.
 pub(crate) const EXPIRY_NOTICE_S: i64 = 14 * 24 * 60 * 60;
+
+/// The last part of the life of a certificate that an issuer renews, in which it is warned about:
+/// it is to be renewed twice as early.
+const ISSUED_NOTICE_PART: i64 = 6;
 
 /// The names that a certificate covers.
 #[derive(Debug, PartialEq, Eq)]
@@ -121,7 +126,11 @@ pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>, is_default: bool
                 validity.not_before.timestamp(),
                 validity.not_after.timestamp(),
             );
-            let (finding, deadline) = judge_age(from, until, reader.now());
+            let notice = match issuer_of(Some(&Object::Secret(secret.clone()))) {
+                Some(_) => EXPIRY_NOTICE_S.min((until - from) / ISSUED_NOTICE_PART),
+                None => EXPIRY_NOTICE_S,
+            };
+            let (finding, deadline) = judge_age(from, until, notice, reader.now());
             if let Some((message, remedy)) = finding {
                 let field = "data[tls.crt]";
                 let finding = Finding::new(Severity::Warning, key, field, message, remedy);
@@ -280,10 +289,11 @@ fn rsa_bytes(info: &SubjectPublicKeyInfo<'_>) -> usize {
 fn judge_age(
     from: i64,
     until: i64,
+    notice: i64,
     now: i64,
 ) -> (Option<(&'static str, &'static str)>, Option<i64>) {
-    let notice = until.saturating_sub(EXPIRY_NOTICE_S);
-    let deadline = [from, notice, until.saturating_add(1)]
+    let begin = until.saturating_sub(notice);
+    let deadline = [from, begin, until.saturating_add(1)]
         .into_iter()
         .filter(|deadline| *deadline > now)
         .min();
@@ -294,9 +304,13 @@ fn judge_age(
             "is not valid yet and is served all the same",
             "check its start date and the clock of this machine",
         ))
-    } else if now >= notice {
+    } else if now >= until.saturating_sub(notice) {
+        let message = match notice {
+            EXPIRY_NOTICE_S => "expires within 14 days",
+            _ => "has less than a sixth of its life left",
+        };
         Some((
-            "expires within 14 days",
+            message,
             "renew the certificate, or check why its renewal did not happen",
         ))
     } else {
@@ -399,7 +413,7 @@ mod tests {
             (until + 1, Some("has expired and is still served"), None),
         ];
         for (now, message, deadline) in cases {
-            let (finding, next) = judge_age(10, until, now);
+            let (finding, next) = judge_age(10, until, EXPIRY_NOTICE_S, now);
             assert_eq!(finding.map(|(message, _)| message), message, "at {now}");
             assert_eq!(next, deadline, "at {now}");
         }

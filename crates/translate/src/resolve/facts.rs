@@ -12,7 +12,7 @@ use myriad_api::{BackendPort, Object, ObjectKey, ObjectKind, SecretProblem, Serv
 
 use super::certificate::{self, Names};
 use super::exports::exports;
-use super::lent::lent_to;
+use super::lent::{issuer_of, lent_to};
 use super::names::rule_host;
 use super::rule_facts::{RuleChange, cluster_suffix, rule_change};
 use super::service_entry::is_shape_same;
@@ -76,7 +76,7 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
             touched.unit = Some(Unit::certificate(id.clone()));
             // Names are only read where they may be the same: that takes a parse of a certificate.
             touched.needers = match (old, new) {
-                (Some(_), Some(_)) => names(old) != names(new),
+                (Some(_), Some(_)) => issuer_of(old) != issuer_of(new) || names(old) != names(new),
                 _ => old.is_some() != new.is_some(),
             };
             touch_secret(hasher, key, states, facts);

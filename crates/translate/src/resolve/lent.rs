@@ -16,6 +16,18 @@ pub(super) fn lent_to(object: Option<&Object>) -> Option<&str> {
     }
 }
 
+/// The annotation of an object with the name of the issuer that provides its certificates, and of a
+/// Secret with that of the issuer that has provided it.
+pub(crate) const ISSUER: &str = "myriad.dev/issuer";
+
+/// The issuer that has provided a Secret; none where somebody else wrote it.
+pub(crate) fn issuer_of(object: Option<&Object>) -> Option<&str> {
+    match object {
+        Some(Object::Secret(secret)) => secret.meta.annotation(ISSUER),
+        _ => None,
+    }
+}
+
 /// Whether namespaces as written have one among them.
 pub(super) fn is_among(written: &str, namespace: &str) -> bool {
     let mut names = written.split(',').map(str::trim);

@@ -8,6 +8,7 @@ use myriad_api::{Object, ObjectKind};
 
 use super::certificate::{self, Names};
 use super::facts::{SecretContent, SharedFact, held};
+use super::lent::issuer_of;
 use crate::engine::{Kept, Moment, Reader, Recent};
 
 /// The most bytes of names that are kept, about.
@@ -66,6 +67,14 @@ impl Reader<'_> {
             open.names.keep(id, names.clone(), names.bytes());
         }
         Some(names)
+    }
+
+    /// Whether a certificate is wanted of an issuer in a Secret: where there is none, or one that
+    /// an issuer has provided. For who needs the unit of that Secret, and so runs again when that
+    /// differs.
+    pub fn is_issued(&mut self, id: &str) -> bool {
+        let secret = self.visit(ObjectKind::Secret, id);
+        secret.is_none() || issuer_of(secret.as_ref()).is_some()
     }
 
     /// The content of a Secret that others are verified by.

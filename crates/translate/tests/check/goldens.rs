@@ -85,8 +85,9 @@ fn renew_on(base: &str, text: &str) -> String {
     engine.apply(world::changes(base), world::NOW);
     engine.apply(world::changes(objects), world::NOW);
     format!(
-        "{objects}=== resources\n{}=== findings\n{}",
+        "{objects}=== resources\n{}{}=== findings\n{}",
         render::views(&engine),
+        render::wishes(&engine),
         render::findings(engine.findings())
     )
 }

@@ -15,7 +15,7 @@ use myriad_model::{
     HeaderEdits, Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource,
     Retry, Rewrite, Sealed, Snapshot, TlsSettings, Value,
 };
-use myriad_translate::Engine;
+use myriad_translate::{Engine, Wish};
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
 /// its address is shown. Routes stand in the order in which they are tried.
@@ -57,6 +57,24 @@ fn lines(snapshot: &Snapshot) -> Vec<String> {
     }
     lines.sort();
     lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// The wishes, where there are any.
+pub(crate) fn wishes(engine: &Engine) -> String {
+    let lines = engine.wishes().map(|wish| {
+        let Wish {
+            secret,
+            host,
+            issuer,
+            object,
+        } = wish;
+        format!("{secret} for {host} of {issuer} from {object}\n")
+    });
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("=== wishes\n{lines}"),
+    }
 }
 
 /// One finding a line.
@@ -116,6 +134,10 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
         }
         Value::Telemetry(value) => {
             format!("telemetry {name} {from}{}", telemetry::text(value))
+        }
+        Value::ChallengeAnswer(value) => {
+            let text = &value.text;
+            format!("challenge_answer {name} {:?} {text} {from}", value.form)
         }
         Value::Endpoints(endpoints) => {
             let told = upstream::endpoints_text(endpoints);

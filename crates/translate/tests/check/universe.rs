@@ -8,7 +8,7 @@ use myriad_api::secret::{Users, UsersForm};
 use myriad_api::{
     BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
     IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey,
-    ObjectKind, PathType, Secret, Service, ServicePort, TrustDer,
+    ObjectKind, Order, OrderAnswer, PathType, Secret, Service, ServicePort, TrustDer,
 };
 use myriad_translate::{CatchAll, GatewayCredentials, Settings};
 use proptest::collection::{btree_map, vec};
@@ -28,6 +28,7 @@ pub(crate) fn settings() -> Settings {
         gateway_namespace: "one".into(),
         gateway_credentials: GatewayCredentials::Named,
         serve_classless: false,
+        issuers: Some(["default".into()].into()),
         sidecars: true,
         ..Settings::default()
     }
@@ -60,7 +61,33 @@ pub(crate) fn object() -> impl Strategy<Value = Object> {
         2 => slice().prop_map(|object| Object::EndpointSlice(Arc::new(object))),
         5 => istio::object(),
         3 => secret().prop_map(|object| Object::Secret(Arc::new(object))),
+        1 => order().prop_map(|object| Object::Order(Arc::new(object))),
     ]
+}
+
+/// An order, whose answers may be those of another one too.
+fn order() -> impl Strategy<Value = Order> {
+    let answer = (
+        select(&["a.example", "b.example", "not a host"][..]),
+        any::<bool>(),
+        select(&["t", "u", "no token"][..]),
+    );
+    let answer = answer.prop_map(|(host, by_tls, token)| OrderAnswer {
+        host: host.into(),
+        by_tls,
+        token: token.into(),
+        text: format!("{token}.k").into(),
+    });
+    let answers = btree_map(0..2_u8, answer, 0..3);
+    (meta(ObjectKind::Order, &["s", "t"]), answers).prop_map(|(meta, answers)| {
+        // No order has two answers to one question.
+        let mut answers: Vec<OrderAnswer> = answers.into_values().collect();
+        answers.dedup_by(|a, b| a.host == b.host);
+        Order {
+            meta,
+            answers: answers.into(),
+        }
+    })
 }
 
 fn meta(kind: ObjectKind, names: &'static [&'static str]) -> impl Strategy<Value = Meta> {
@@ -173,6 +200,8 @@ fn backend() -> impl Strategy<Value = IngressBackend> {
 fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
     let pairs = [
         ("myriad.dev/no-such", ""),
+        ("myriad.dev/issuer", "default"),
+        ("myriad.dev/issuer", "other"),
         ("nginx.ingress.kubernetes.io/affinity", "cookie"),
         ("nginx.ingress.kubernetes.io/app-root", "/start"),
         ("nginx.ingress.kubernetes.io/auth-secret", "s"),

@@ -36,6 +36,7 @@ pub(crate) fn settings(text: &str) -> Settings {
         let (name, value) = line.split_once('=').expect("NAME=VALUE");
         let list = || value.split(',').map(str::to_owned).collect();
         match name {
+            "issuers" => settings.issuers = Some(value.split(',').map(Box::from).collect()),
             "host-sharing" => {
                 assert_eq!(value, "cluster");
                 settings.host_sharing = HostSharing::Cluster;
@@ -74,10 +75,7 @@ pub(crate) fn settings(text: &str) -> Settings {
                 settings.views.push(view);
             }
             "mesh" => settings.sidecars = value == "true",
-            "aliases" => {
-                let list = value.split(',').map(Into::into);
-                settings.trust_domain_aliases = list.collect();
-            }
+            "aliases" => settings.trust_domain_aliases = value.split(',').map(Into::into).collect(),
             "underscores-in-headers" => settings.passes_underscores = value == "true",
             "regexes-per-host" => settings.regexes_per_host = value.parse().expect("a number"),
             "registry-only" => settings.allows_any = value != "true",

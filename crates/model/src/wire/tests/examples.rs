@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use super::{access_policy, provider, telemetry, upstream};
 use crate::{
-    Abort, AbortAnswer, Action, Affinity, Capture, CaptureDirection, Certificate, CipherSuite,
-    ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint, Endpoints, Fault, HeaderEdit,
-    HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol, Mirror, MutualTls, Name, PathMatch,
-    PathRewrite, Policy, PrivateKey, Protocol, Retry, RetryConditions, Rewrite, Route, Share,
-    Source, StreamRoute, Test, TlsRedirect, TlsSettings, Trust, Upstream, UpstreamTls, Users,
-    Value, ValueMatch, WeightedUpstream,
+    Abort, AbortAnswer, Action, Affinity, Capture, CaptureDirection, Certificate, ChallengeAnswer,
+    ChallengeForm, CipherSuite, ClientAuth, ClientAuthMode, Cors, Delay, Dns, Domain, Endpoint,
+    Endpoints, Fault, HeaderEdit, HeaderEdits, Host, KeyEncoding, Listener, ListenerProtocol,
+    Mirror, MutualTls, Name, PathMatch, PathRewrite, Policy, PrivateKey, Protocol, Retry,
+    RetryConditions, Rewrite, Route, Share, Source, StreamRoute, Test, TlsRedirect, TlsSettings,
+    Trust, Upstream, UpstreamTls, Users, Value, ValueMatch, WeightedUpstream,
 };
 
 pub(super) fn names(texts: &[&str]) -> Arc<[Name]> {
@@ -291,6 +291,8 @@ pub(super) fn examples() -> Vec<(&'static str, Value)> {
         ("second route", Value::Route(Box::new(second_route()))),
     ];
     all.extend(third_examples());
+    let answer = Value::ChallengeAnswer(Box::new(challenge_answer()));
+    all.push(("fourth challenge answer", answer));
     all
 }
 
@@ -391,4 +393,13 @@ fn third_examples() -> Vec<(&'static str, Value)> {
             Value::Telemetry(Box::new(telemetry::recorded())),
         ),
     ]
+}
+
+fn challenge_answer() -> ChallengeAnswer {
+    ChallengeAnswer {
+        host: Host::parse("a.example.com").expect("a host"),
+        form: ChallengeForm::TlsAlpn,
+        token: "LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0".into(),
+        text: "LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0.9jg46WB3rR".into(),
+    }
 }

@@ -120,6 +120,7 @@ impl Stage {
     /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
+            Stage::Challenge => "challenge",
             Stage::Misdirected => "connection",
             Stage::Tokens => "tokens",
             Stage::External => "outside authorization",

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_model::{
-    AccessCheck, AccessPolicy, Action, Authenticate, Balancer, Certificate, Change, CheckProtocol,
-    Delta, Domain, Draft, Endpoint, Endpoints, Form, HashBalancer, HashSource, HashTable, Host,
-    Key, KeyEncoding, Kind, Label, Listener, ListenerProtocol, LocalityRule, LocalityShares, Name,
-    Origin, PathMatch, PrivateKey, Protocol, Provider, Redirect, RedirectTarget, Resource, Route,
-    SealedArc, Sealer, StreamRoute, Telemetry, TlsSettings, Trust, Upstream, UpstreamOptions,
-    Users, Value, Writer, divide,
+    AccessCheck, AccessPolicy, Action, Authenticate, Balancer, Certificate, ChallengeAnswer,
+    ChallengeForm, Change, CheckProtocol, Delta, Domain, Draft, Endpoint, Endpoints, Form,
+    HashBalancer, HashSource, HashTable, Host, Key, KeyEncoding, Kind, Label, Listener,
+    ListenerProtocol, LocalityRule, LocalityShares, Name, Origin, PathMatch, PrivateKey, Protocol,
+    Provider, Redirect, RedirectTarget, Resource, Route, SealedArc, Sealer, StreamRoute, Telemetry,
+    TlsSettings, Trust, Upstream, UpstreamOptions, Users, Value, Writer, divide,
 };
 use proptest::prelude::*;
 
@@ -85,6 +85,7 @@ fn value(kind: Kind, content: u8) -> Value {
         Kind::AccessPolicy => access_policy(content),
         Kind::Provider => provider(content),
         Kind::Telemetry => telemetry(content),
+        Kind::ChallengeAnswer => challenge_answer(content),
         Kind::Newer(_) => unreachable!("no value is of a newer kind"),
     }
 }
@@ -122,6 +123,18 @@ fn block(route: Route) -> Value {
     });
     let (_, resource) = divide("n/", &Origin::settings(), drafts.into()).remove(0);
     resource.value
+}
+
+fn challenge_answer(content: u8) -> Value {
+    Value::ChallengeAnswer(Box::new(ChallengeAnswer {
+        host: Host::parse("c.example").unwrap(),
+        form: match content % 2 {
+            0 => ChallengeForm::Http,
+            _ => ChallengeForm::TlsAlpn,
+        },
+        token: format!("t{}", content / 4).into(),
+        text: format!("t.{content}").into(),
+    }))
 }
 
 fn telemetry(content: u8) -> Value {

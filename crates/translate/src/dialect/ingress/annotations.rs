@@ -44,7 +44,7 @@ pub(super) const PREFIXES: [&str; 3] =
     ["myriad.dev/", "nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// The names that are honoured, sorted.
-pub(super) const HONOURED: [&str; 83] = [
+pub(super) const HONOURED: [&str; 84] = [
     "affinity",
     "allowlist-source-range",
     "app-root",
@@ -91,6 +91,7 @@ pub(super) const HONOURED: [&str; 83] = [
     "force-ssl-redirect",
     "from-to-www-redirect",
     "hsts",
+    "issuer",
     "limit-allowlist",
     "limit-burst-multiplier",
     "limit-connections",
@@ -131,8 +132,9 @@ pub(super) const HONOURED: [&str; 83] = [
 ];
 
 /// The names among them that mean something under our own prefix alone.
-const OWN: [&str; 5] = [
+const OWN: [&str; 6] = [
     "hsts",
+    "issuer",
     "rate-limit",
     "respond",
     "respond-status",

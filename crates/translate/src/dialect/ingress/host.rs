@@ -29,7 +29,7 @@ pub(crate) fn translate_host(
     (claimants, shades, is_closed): (&[Claimant], &[Shade], bool),
     output: &mut Output,
 ) {
-    let chosen = tls::choose(reader, host, claimants, &mut output.findings);
+    let chosen = tls::choose(reader, host, claimants, output);
     let regexes = Regexes::new(reader.settings().regexes_per_host);
     let table = table::build(host, claimants, regexes, &mut output.findings);
     let asked = ask(reader, host, claimants, chosen.is_some(), output);

@@ -7,7 +7,8 @@ use myriad_model::Host;
 
 use super::claimant::Claimant;
 use super::opened::Opened;
-use crate::engine::Reader;
+use crate::engine::{Output, Reader, Wish};
+use crate::resolve;
 use crate::resolve::certificate::Names;
 
 /// The `tls` entry that holds for a host.
@@ -24,7 +25,7 @@ pub(super) fn choose<'a>(
     reader: &mut Reader<'_>,
     host: &Host,
     claimants: &'a [Claimant],
-    findings: &mut Vec<Finding>,
+    output: &mut Output,
 ) -> Option<HostTls<'a>> {
     if *host == Host::any() {
         // Names that nobody claims get the default certificate or an alert, never another's.
@@ -38,11 +39,15 @@ pub(super) fn choose<'a>(
         };
         match &chosen {
             None => {
-                judge(reader, host, &found, findings);
+                let issuer = claimant.options.issuer.as_deref();
+                match wish(reader, host, &found, issuer) {
+                    Some(wish) => output.wishes.push(wish),
+                    None => judge(reader, host, &found, &mut output.findings),
+                }
                 chosen = Some(found);
             }
             Some(first) if first.secret != found.secret => {
-                findings.push(conflict(host, first, &found));
+                output.findings.push(conflict(host, first, &found));
             }
             Some(_) => {}
         }
@@ -84,6 +89,18 @@ fn entry_of(ingress: &Opened, host: &Host) -> Option<usize> {
         (!ingress.rules_of(host).is_empty()).then_some(at)
     };
     naming.or_else(covering).or_else(bare)
+}
+
+/// The wish for a certificate, where its Ingress names an issuer and nobody else has provided it.
+fn wish(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    tls: &HostTls<'_>,
+    issuer: Option<&str>,
+) -> Option<Wish> {
+    let (issuer, secret) = issuer.zip(tls.secret.as_ref())?;
+    let object = &tls.ingress.meta.key;
+    resolve::wish(reader, host, secret, issuer, object)
 }
 
 fn judge(reader: &mut Reader<'_>, host: &Host, tls: &HostTls<'_>, findings: &mut Vec<Finding>) {

@@ -13,8 +13,8 @@ use super::entrance::{self, Entrance};
 use super::scene::{HostScene, Site};
 use super::stream::Holders;
 use super::tls::{self, Clients, Terms};
-use crate::engine::{Output, Reader, Shared, Unit};
-use crate::resolve::CREDENTIAL_NAMESPACES;
+use crate::engine::{Output, Reader, Shared, Unit, Wish};
+use crate::resolve::{CREDENTIAL_NAMESPACES, ISSUER, wish};
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
@@ -270,7 +270,10 @@ impl Scene<'_> {
                 output.findings.push(finding);
                 continue;
             }
-            if reader.secret_names(&secret).is_none() {
+            let (secret, wish) = self.wish(reader, credential, secret);
+            if let Some(wish) = wish {
+                output.wishes.push(wish);
+            } else if reader.secret_names(&secret).is_none() {
                 let end = format!("so {} answers no handshake by it", self.host);
                 output
                     .findings
@@ -280,6 +283,31 @@ impl Scene<'_> {
             found.push(Name::new(secret));
         }
         found
+    }
+
+    /// The Secret of a credential, and the wish for its certificate where the Gateway names an
+    /// issuer. One that is not there is wanted beside the Gateway.
+    fn wish(
+        &self,
+        reader: &mut Reader<'_>,
+        credential: &str,
+        secret: Arc<str>,
+    ) -> (Arc<str>, Option<Wish>) {
+        let meta = &self.site.gateway.meta;
+        let Some(issuer) = meta.annotation(ISSUER) else {
+            return (secret, None);
+        };
+        let own = meta.key.namespace();
+        let secret = match reader.has_secret(&secret) {
+            true => secret,
+            false => format!("{own}/{credential}").into(),
+        };
+        // What lies beside the gateway's workload is not this Gateway's to provide.
+        let is_own = secret
+            .strip_prefix(own)
+            .is_some_and(|it| it.starts_with('/'));
+        let wish = is_own.then(|| wish(reader, self.host, &secret, issuer, &meta.key));
+        (secret, wish.flatten())
     }
 
     /// The authorities that clients are verified by: those of the Secret that is named for them,

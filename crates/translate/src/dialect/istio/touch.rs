@@ -9,6 +9,7 @@ use myriad_model::Host;
 
 use super::service_names::ServiceNames;
 use crate::engine::Views;
+use crate::resolve::ISSUER;
 use crate::resolve::names::{self, ServerHost};
 
 /// The Gateways and hosts under which a VirtualService is found.
@@ -62,7 +63,8 @@ pub(super) fn servers_changed<'a>(
         is_moved |= was != is;
     }
     let age = |gateway: Option<&Gateway>| gateway.map(|gateway| gateway.meta.created);
-    let is_other = is_moved || age(old) != age(new);
+    let issuer = |gateway: Option<&'a Gateway>| gateway.and_then(|it| it.meta.annotation(ISSUER));
+    let is_other = is_moved || age(old) != age(new) || issuer(old) != issuer(new);
     let servers = |gateway: Option<&'a Gateway>, is_selected: bool| match gateway {
         Some(gateway) if is_selected => &*gateway.spec.servers,
         _ => &[],

@@ -68,7 +68,8 @@ pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
         | Object::EndpointSlice(_)
         | Object::Secret(_)
         | Object::Pod(_)
-        | Object::ConfigMap(_) => return None,
+        | Object::ConfigMap(_)
+        | Object::Order(_) => return None,
     })
 }
 

@@ -71,6 +71,8 @@ pub struct Options {
     pub wildcard_sharing: Namespaces,
     /// The `Strict-Transport-Security` that browsers are sent.
     pub hsts: Option<Hsts>,
+    /// The issuer that provides the certificates of its `tls`.
+    pub issuer: Option<Box<str>>,
     /// The ConfigMap of header fields for responses, as `namespace/name`.
     pub headers: Option<Box<str>>,
     /// The paths that have to stay closed.
@@ -188,6 +190,7 @@ impl Default for Options {
             errors: None,
             rate_limits: Box::default(),
             wildcard_sharing: Namespaces::default(),
+            issuer: None,
             hsts: None,
             headers: None,
             blocked: Blocked::No,
@@ -224,6 +227,10 @@ pub(super) fn read(sheet: &mut Sheet<'_>, options: &mut Options) {
     let namespaces = sheet.read("wildcard-sharing", expected, values::namespaces);
     options.wildcard_sharing = namespaces.unwrap_or_default();
     read_hsts(sheet, options);
+    let expected = "write the name of an issuer";
+    options.issuer = sheet.read("issuer", expected, |value| {
+        is_name(value).then(|| value.into())
+    });
     let expected = "write NAMESPACE/NAME of a ConfigMap";
     let headers = sheet.read("custom-headers", expected, |value| match value {
         "" => Some(None),
@@ -275,10 +282,11 @@ fn read_hsts(sheet: &mut Sheet<'_>, options: &mut Options) {
 
 /// Whether a text is a namespace and a name.
 fn is_object(text: &str) -> bool {
-    let is_part = |part: &str| {
-        let mut bytes = part.bytes();
-        !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
-    };
     let parts = text.split_once('/');
-    parts.is_some_and(|(namespace, name)| is_part(namespace) && is_part(name))
+    parts.is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
+}
+
+fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    !text.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }

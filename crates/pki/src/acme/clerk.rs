@@ -1,0 +1,517 @@
+//! The part of each step that an authority sees.
+//!
+//! Whatever an order has come to since it was last looked at, a step first asks for it, so that one
+//! which is carried out twice does what it would have done once.
+
+use std::fmt;
+
+use instant_acme::{
+    Account as AcmeAccount, AccountCredentials, AuthorizationHandle, AuthorizationStatus,
+    CertificateIdentifier, ChallengeStatus, ChallengeType, Error, ExternalAccountKey, Identifier,
+    Key, NewAccount, NewOrder, OrderStatus, Problem,
+};
+pub use instant_acme::{BodyWrapper, BytesResponse, Error as HttpError, HttpClient};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::{
+    Challenge, ChallengeKind, Directory, MINUTE, Millis, Order, OrderKey, RenewalWindow, SECOND,
+    StepOutcome, StepTrouble,
+};
+
+/// How often a step is tried again whose nonce is refused, which says nothing of the step.
+const NONCE_TRIES: usize = 8;
+
+/// The longest words of an authority that are handed on.
+const WORDS_MAX: usize = 600;
+
+/// The longest wait between two looks at an order, while nobody says otherwise.
+const PENDING_MAX: Millis = 15 * SECOND;
+
+/// An account at an authority. Cheap to clone.
+#[derive(Clone)]
+pub struct Account(AcmeAccount);
+
+/// A new account, and the text by which it is found again.
+pub struct OpenedAccount {
+    /// The account.
+    pub account: Account,
+    /// The credentials, which have its key in them.
+    text: String,
+}
+
+/// An answer that says that the authority is busy or broken; a client makes it of a response, so
+/// that the time is not lost which the authority asks for.
+#[derive(Debug, thiserror::Error)]
+#[error("{words}")]
+pub struct Busy {
+    /// The status of the response.
+    pub status: u16,
+    /// The words of the authority.
+    pub words: String,
+    /// How long it wants to be left alone.
+    pub again: Millis,
+}
+
+impl OpenedAccount {
+    /// The text of the account, for whoever keeps it.
+    pub fn expose_text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Account").field(&self.0.id()).finish()
+    }
+}
+
+/// A new private key for an account, in PKCS#8 DER, to be kept before there is one.
+///
+/// # Errors
+/// The cryptographic library refuses.
+pub fn account_key() -> Result<OrderKey, StepTrouble> {
+    let (_, key) = Key::generate_pkcs8().map_err(|error| local(&error))?;
+    Ok(OrderKey::new(key.secret_pkcs8_der().to_vec()))
+}
+
+/// Opens the account of a text that was kept.
+///
+/// # Errors
+/// The authority cannot be asked, or the text is none.
+pub async fn reopen(http: Box<dyn HttpClient>, text: &str) -> Result<Account, StepTrouble> {
+    let credentials: AccountCredentials =
+        serde_json::from_str(text).map_err(|error| StepTrouble::Local(error.to_string()))?;
+    let opened = AcmeAccount::builder_with_http(http).from_credentials(credentials);
+    Ok(Account(opened.await.map_err(trouble)?))
+}
+
+/// Makes an account with a key, or finds the one that has it. An account that is bound to another
+/// gets a key of its own.
+///
+/// # Errors
+/// The authority cannot be asked, or refuses.
+pub async fn open(
+    http: Box<dyn HttpClient>,
+    directory: &Directory,
+    key: &OrderKey,
+) -> Result<OpenedAccount, StepTrouble> {
+    let builder = AcmeAccount::builder_with_http(http);
+    let contact = directory.email.as_ref().map(|it| format!("mailto:{it}"));
+    let contact: Vec<&str> = contact.as_deref().into_iter().collect();
+    let url = directory.url.to_string();
+    let opened = match &directory.binding {
+        Some(binding) => {
+            let key = ExternalAccountKey::new(binding.id.to_string(), binding.key.expose());
+            let account = NewAccount {
+                contact: &contact,
+                terms_of_service_agreed: true,
+                only_return_existing: false,
+            };
+            builder.create(&account, url, Some(&key)).await
+        }
+        None => {
+            let der = PrivatePkcs8KeyDer::from(key.expose().to_vec());
+            let key = Key::from_pkcs8_der(PrivatePkcs8KeyDer::from(key.expose()));
+            let key = key.map_err(|error| local(&error))?;
+            let made = builder.create_from_key((key, PrivateKeyDer::Pkcs8(der)), url);
+            match made.await {
+                Ok((account, credentials)) if !contact.is_empty() => account
+                    .update_contacts(&contact)
+                    .await
+                    .map(|()| (account, credentials)),
+                made => made,
+            }
+        }
+    };
+    let (account, credentials) = opened.map_err(trouble)?;
+    let text = serde_json::to_string(&credentials);
+    Ok(OpenedAccount {
+        account: Account(account),
+        text: text.map_err(|error| StepTrouble::Local(error.to_string()))?,
+    })
+}
+
+impl Account {
+    /// The URL of the account.
+    pub fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    /// Asks for an order.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn place(
+        &self,
+        order: &Order,
+        kind: ChallengeKind,
+        profile: Option<&str>,
+    ) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_place(order, kind, profile)).await
+    }
+
+    async fn try_place(
+        &self,
+        order: &Order,
+        kind: ChallengeKind,
+        profile: Option<&str>,
+    ) -> Result<StepOutcome, StepError> {
+        let names: Vec<Identifier> = order.names.iter().map(|name| identifier(name)).collect();
+        let mut wanted = NewOrder::new(&names);
+        if let Some(replaces) = order.replaces.as_deref().and_then(certificate) {
+            wanted = wanted.replaces(replaces);
+        }
+        if let Some(profile) = profile {
+            wanted = wanted.profile(profile);
+        }
+        let mut placed = self.0.new_order(&wanted).await?;
+        if placed.state().status == OrderStatus::Invalid {
+            return Err(StepError::Refused(reason(&mut placed).await));
+        }
+        let mut challenges = Vec::new();
+        let mut authorizations = placed.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            let name = authorization.identifier().to_string();
+            match authorization.status {
+                AuthorizationStatus::Valid => continue,
+                AuthorizationStatus::Pending => {}
+                _ => {
+                    return Err(StepError::Refused(format!(
+                        "{name} is not to be had any more"
+                    )));
+                }
+            }
+            let offered = offered(&authorization);
+            let Some(challenge) = authorization.challenge(type_of(kind)) else {
+                return Err(StepError::Refused(format!(
+                    "it does not offer {} for {name}, but {offered}",
+                    kind.as_str()
+                )));
+            };
+            challenges.push(Challenge {
+                name: name.into(),
+                kind: kind.as_str().into(),
+                token: challenge.token.as_str().into(),
+                answer: challenge.key_authorization().as_str().into(),
+            });
+        }
+        Ok(StepOutcome::Placed(placed.url().into(), challenges))
+    }
+
+    /// Tells the authority that the answers are in service.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn accept(&self, url: &str, kind: ChallengeKind) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_accept(url, kind)).await
+    }
+
+    async fn try_accept(&self, url: &str, kind: ChallengeKind) -> Result<StepOutcome, StepError> {
+        let mut order = self.0.order(url.to_owned()).await?;
+        match order.state().status {
+            OrderStatus::Invalid => return Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Pending => {}
+            _ => return Ok(StepOutcome::Accepted),
+        }
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status != AuthorizationStatus::Pending {
+                continue;
+            }
+            let Some(mut challenge) = authorization.challenge(type_of(kind)) else {
+                continue;
+            };
+            if challenge.status == ChallengeStatus::Pending {
+                challenge.set_ready().await?;
+            }
+        }
+        Ok(StepOutcome::Accepted)
+    }
+
+    /// Looks at what the authority says to the answers, so long after the order was placed.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn look(&self, url: &str, age: Millis) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_look(url, age)).await
+    }
+
+    async fn try_look(&self, url: &str, age: Millis) -> Result<StepOutcome, StepError> {
+        let mut order = self.0.order(url.to_owned()).await?;
+        match order.state().status {
+            OrderStatus::Invalid => Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Pending => Ok(StepOutcome::Pending(pause(age))),
+            OrderStatus::Ready => {
+                let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
+                let key = key.map_err(|error| StepError::Local(error.to_string()))?;
+                Ok(StepOutcome::Ready(OrderKey::new(key.serialize_der())))
+            }
+            // Its key is gone with whoever asked for it.
+            OrderStatus::Processing | OrderStatus::Valid => Err(StepError::Lost(
+                "its certificate was asked for with another key".to_owned(),
+            )),
+        }
+    }
+
+    /// Asks for the certificate.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn finalise(
+        &self,
+        url: &str,
+        key: &OrderKey,
+        names: &[Box<str>],
+    ) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_finalise(url, key, names)).await
+    }
+
+    async fn try_finalise(
+        &self,
+        url: &str,
+        key: &OrderKey,
+        names: &[Box<str>],
+    ) -> Result<StepOutcome, StepError> {
+        let mut order = self.0.order(url.to_owned()).await?;
+        match order.state().status {
+            OrderStatus::Invalid => Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Pending => Ok(StepOutcome::Pending(SECOND)),
+            OrderStatus::Ready => {
+                let request = request(key, names)?;
+                order.finalize_csr(&request).await?;
+                Ok(StepOutcome::Finalised)
+            }
+            OrderStatus::Processing | OrderStatus::Valid => Ok(StepOutcome::Finalised),
+        }
+    }
+
+    /// Fetches the certificate, as PEM; none while the authority is not through. The order was
+    /// placed so long ago.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn fetch(
+        &self,
+        (url, age): (&str, Millis),
+        key: &OrderKey,
+        names: &[Box<str>],
+    ) -> Result<Result<String, StepOutcome>, StepTrouble> {
+        retried(|| self.try_fetch((url, age), key, names)).await
+    }
+
+    async fn try_fetch(
+        &self,
+        (url, age): (&str, Millis),
+        key: &OrderKey,
+        names: &[Box<str>],
+    ) -> Result<Result<String, StepOutcome>, StepError> {
+        let mut order = self.0.order(url.to_owned()).await?;
+        match order.state().status {
+            OrderStatus::Invalid => return Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Ready => {
+                let request = request(key, names)?;
+                order.finalize_csr(&request).await?;
+            }
+            OrderStatus::Pending | OrderStatus::Processing => {
+                return Ok(Err(StepOutcome::Pending(pause(age))));
+            }
+            OrderStatus::Valid => {}
+        }
+        match order.certificate().await? {
+            Some(chain) => Ok(Ok(chain)),
+            None => Ok(Err(StepOutcome::Pending(pause(age)))),
+        }
+    }
+
+    /// Asks when a certificate is to be renewed, by the name that it has in renewal information.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn window(&self, ari: &str) -> Result<StepOutcome, StepTrouble> {
+        let Some(id) = certificate(ari) else {
+            return Ok(StepOutcome::Window(None));
+        };
+        match self.0.renewal_info(&id).await {
+            Ok((info, again)) => {
+                let window = &info.suggested_window;
+                let moment = |time: time::OffsetDateTime| time.unix_timestamp() * SECOND;
+                Ok(StepOutcome::Window(Some(RenewalWindow {
+                    start: moment(window.start),
+                    end: moment(window.end),
+                    look_again: Millis::try_from(again.as_millis()).unwrap_or(Millis::MAX),
+                })))
+            }
+            Err(Error::Unsupported(_)) => Ok(StepOutcome::Window(None)),
+            Err(error) => Err(trouble(error)),
+        }
+    }
+}
+
+/// The name of a certificate in renewal information (RFC 9773, section 4.1); none where it does not
+/// say by which key it was signed.
+pub(super) fn ari_name(der: &[u8]) -> Option<Box<str>> {
+    let id = CertificateIdentifier::try_from(&CertificateDer::from(der)).ok()?;
+    Some(id.to_string().into())
+}
+
+fn certificate(ari: &str) -> Option<CertificateIdentifier<'_>> {
+    let (authority, serial) = ari.split_once('.')?;
+    Some(CertificateIdentifier {
+        authority_key_identifier: authority.into(),
+        serial: serial.into(),
+    })
+}
+
+fn identifier(name: &str) -> Identifier {
+    match name.parse() {
+        Ok(address) => Identifier::Ip(address),
+        Err(_) => Identifier::Dns(name.to_owned()),
+    }
+}
+
+fn type_of(kind: ChallengeKind) -> ChallengeType {
+    match kind {
+        ChallengeKind::Http => ChallengeType::Http01,
+        ChallengeKind::TlsAlpn => ChallengeType::TlsAlpn01,
+    }
+}
+
+/// The kinds of challenges that an authority offers for a name, for people.
+fn offered(authorization: &AuthorizationHandle<'_>) -> String {
+    let challenges = authorization.challenges.iter();
+    let kinds = challenges.map(|challenge| match &challenge.r#type {
+        ChallengeType::Http01 => "http-01",
+        ChallengeType::Dns01 => "dns-01",
+        ChallengeType::TlsAlpn01 => "tls-alpn-01",
+        ChallengeType::Unknown(kind) => kind,
+        _ => "others",
+    });
+    let kinds: Vec<&str> = kinds.collect();
+    kinds.join(", ")
+}
+
+/// Why an order is invalid, in the words of the authority: those about its names, or its own.
+async fn reason(order: &mut instant_acme::Order) -> String {
+    let own = order.state().error.as_ref().map(words_of);
+    let mut words = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(authorization)) = authorizations.next().await {
+        let name = authorization.identifier().to_string();
+        let errors = authorization.challenges.iter();
+        let errors = errors.filter_map(|challenge| challenge.error.as_ref());
+        words.extend(errors.map(|error| format!("{name}: {}", words_of(error))));
+    }
+    if words.is_empty() {
+        words.extend(own);
+    }
+    match words.is_empty() {
+        true => "it does not say why".to_owned(),
+        false => cut(words.join("; ")),
+    }
+}
+
+fn words_of(problem: &Problem) -> String {
+    let detail = problem.detail.as_deref().unwrap_or("without a word");
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    let kind = kind.rsplit(':').next().unwrap_or_default();
+    let more = problem.subproblems.iter();
+    let more: String = more.map(|it| format!("; {it}")).collect();
+    cut(format!("{detail} ({kind}){more}"))
+}
+
+fn cut(mut words: String) -> String {
+    words.truncate(words.floor_char_boundary(WORDS_MAX));
+    words
+}
+
+fn request(key: &OrderKey, names: &[Box<str>]) -> Result<Vec<u8>, StepError> {
+    let wrong = |error: rcgen::Error| StepError::Local(error.to_string());
+    let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+    let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(key.expose())).map_err(wrong)?;
+    let mut params = CertificateParams::new(names).map_err(wrong)?;
+    params.distinguished_name = DistinguishedName::new();
+    let request = params.serialize_request(&pair).map_err(wrong)?;
+    Ok(request.der().to_vec())
+}
+
+/// How long until an order is looked at again that was placed so long ago.
+fn pause(age: Millis) -> Millis {
+    (age / 4).clamp(100, PENDING_MAX)
+}
+
+/// Why a step fails, before it is known what that means to its order.
+enum StepError {
+    Acme(Error),
+    Refused(String),
+    Lost(String),
+    Local(String),
+}
+
+impl From<Error> for StepError {
+    fn from(error: Error) -> Self {
+        StepError::Acme(error)
+    }
+}
+
+/// Carries a step out, again where only its nonce is refused.
+async fn retried<T, F>(mut step: impl FnMut() -> F) -> Result<T, StepTrouble>
+where
+    F: Future<Output = Result<T, StepError>>,
+{
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match step().await {
+            Ok(outcome) => return Ok(outcome),
+            Err(StepError::Acme(error)) if is_nonce(&error) && tries < NONCE_TRIES => {}
+            Err(StepError::Acme(error)) => return Err(trouble(error)),
+            Err(StepError::Refused(words)) => return Err(StepTrouble::Refused(words)),
+            Err(StepError::Lost(words)) => return Err(StepTrouble::Lost(words)),
+            Err(StepError::Local(words)) => return Err(StepTrouble::Local(words)),
+        }
+    }
+}
+
+fn kind_of(problem: &Problem) -> &str {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    kind.strip_prefix("urn:ietf:params:acme:error:")
+        .unwrap_or_default()
+}
+
+fn is_nonce(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind_of(problem) == "badNonce")
+}
+
+fn local(error: &Error) -> StepTrouble {
+    StepTrouble::Local(error.to_string())
+}
+
+/// The trouble that an error means.
+fn trouble(error: Error) -> StepTrouble {
+    match error {
+        Error::Api(problem) => {
+            let words = words_of(&problem);
+            match (kind_of(&problem), problem.status.unwrap_or_default()) {
+                ("rateLimited", _) | (_, 429) => StepTrouble::Limited(words, MINUTE),
+                ("badNonce" | "serverInternal", _) | (_, 500..) => {
+                    StepTrouble::Unreachable(words, 0)
+                }
+                ("accountDoesNotExist", _) | (_, 404) => StepTrouble::Lost(words),
+                _ => StepTrouble::Refused(words),
+            }
+        }
+        Error::Unsupported(what) => StepTrouble::Refused(format!("it does not support {what}")),
+        Error::Crypto | Error::KeyRejected => local(&error),
+        Error::Other(other) => match other.downcast_ref::<Busy>() {
+            Some(busy) if busy.status == 429 => {
+                StepTrouble::Limited(cut(busy.words.clone()), busy.again)
+            }
+            Some(busy) => StepTrouble::Unreachable(cut(busy.words.clone()), busy.again),
+            None => StepTrouble::Unreachable(cut(other.to_string()), 0),
+        },
+        other => StepTrouble::Unreachable(cut(other.to_string()), 0),
+    }
+}

@@ -1,0 +1,309 @@
+//! Where a certificate waits, and who is next.
+
+use std::sync::Arc;
+
+use super::{
+    Belongs, Desk, Effect, Entry, Task, TaskStep, TroubleNotice, Wait, domains_of, share_of,
+};
+use crate::acme::{AcmeIssuer, HeldCertificate, Millis, Order, OrderStage, renewal};
+
+impl Desk {
+    /// Lets a certificate wait where it belongs now.
+    pub(super) fn settle(&mut self, id: &Arc<str>, now: Millis) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let is_running = |entry: &Entry| matches!(entry.state, Wait::Running(_));
+        if self.certificates.get(id).is_none_or(is_running) {
+            return effects;
+        }
+        self.drop_stale(id, &mut effects);
+        self.begin(id, now);
+        self.release(id);
+        let Some(entry) = self.certificates.get(id) else {
+            return effects;
+        };
+        let (belongs, has_failed) = (self.belongs(entry, id, now), has_failed(entry));
+        let mut state = Wait::Idle;
+        if !matches!(belongs, Belongs::Nowhere | Belongs::Timer(_)) {
+            self.tickets += 1;
+            state = Wait::Queued(self.tickets);
+        }
+        let waiting = (id.clone(), self.tickets);
+        let timer = match belongs {
+            Belongs::Nowhere => None,
+            Belongs::Timer(moment) => Some(moment),
+            Belongs::Proofs => {
+                self.proofs.line.push(waiting, has_failed);
+                None
+            }
+            Belongs::Placing(url) => {
+                self.authority(&url).placing.push(waiting, has_failed);
+                None
+            }
+            Belongs::Steps(url) => {
+                self.authority(&url).steps.line.push(waiting, has_failed);
+                None
+            }
+        };
+        if let Some(entry) = self.certificates.get_mut(id) {
+            entry.state = state;
+            if let Some(before) = std::mem::replace(&mut entry.timer, timer) {
+                self.timers.remove(&(before, id.clone()));
+            }
+            self.timers.extend(timer.map(|moment| (moment, id.clone())));
+            // What is there stays with whoever runs the desk.
+            if entry.wish.is_none() && entry.held.is_none() {
+                self.certificates.remove(id);
+            }
+        }
+        effects
+    }
+
+    /// Drops an order that nobody wants as it is.
+    fn drop_stale(&mut self, id: &Arc<str>, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        let wish = entry.wish.as_ref();
+        let is_wanted = |order: &Order| {
+            wish.is_some_and(|wish| wish.names == order.names && wish.issuer == order.issuer)
+        };
+        if entry.order.as_ref().is_none_or(is_wanted) {
+            return;
+        }
+        entry.order = None;
+        entry.is_kept = false;
+        effects.push(Effect::Drop(id.clone()));
+        if std::mem::take(&mut entry.is_told) {
+            effects.push(Effect::Tell(id.clone(), None));
+        }
+    }
+
+    /// Takes an order that is not open any more out of the count of its authority.
+    fn release(&mut self, id: &str) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        let order = entry.order.as_ref();
+        if order.is_some_and(|order| order.stage.is_open()) {
+            return;
+        }
+        if let Some(url) = entry.counted.take() {
+            let authority = self.authority(&url);
+            authority.open = authority.open.saturating_sub(1);
+        }
+    }
+
+    /// Begins an order where one is needed.
+    fn begin(&mut self, id: &Arc<str>, now: Millis) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        let Some(wish) = entry.wish.as_ref().filter(|_| entry.order.is_none()) else {
+            return;
+        };
+        let issuer = self.issuers.get(&wish.issuer);
+        let Some(first) = issuer.and_then(|issuer| issuer.directories.first()) else {
+            return;
+        };
+        let fitting = entry.held.as_ref().filter(|held| held.names == wish.names);
+        let renew_at =
+            |held: &HeldCertificate| renewal::moment(held, entry.window.as_ref(), share_of(id));
+        if fitting.is_some_and(|held| renew_at(held) > now) {
+            return;
+        }
+        // An authority that names a window takes a renewal for one.
+        let replaced = fitting.filter(|_| entry.window.is_some());
+        entry.order = Some(Order {
+            id: id.clone(),
+            names: wish.names.clone(),
+            issuer: wish.issuer.clone(),
+            directory: first.url.clone(),
+            stage: OrderStage::Proving,
+            replaces: replaced.and_then(|held| held.ari.clone()),
+            failures: 0,
+            tried: 0,
+            not_before: Millis::MIN,
+            placed_at: 0,
+        });
+        entry.is_changed = false;
+        entry.is_kept = false;
+    }
+
+    fn belongs(&self, entry: &Entry, id: &str, now: Millis) -> Belongs {
+        let issuer = entry.wish.as_ref().map(|wish| &wish.issuer);
+        let Some(issuer) = issuer.and_then(|name| self.issuers.get(name)) else {
+            return Belongs::Nowhere;
+        };
+        if let Some(order) = &entry.order {
+            if order.not_before > now {
+                return Belongs::Timer(order.not_before);
+            }
+            return match &order.stage {
+                OrderStage::Proving => Belongs::Proofs,
+                OrderStage::Placing => Belongs::Placing(order.directory.clone()),
+                _ => Belongs::Steps(order.directory.clone()),
+            };
+        }
+        let Some(held) = &entry.held else {
+            return Belongs::Nowhere;
+        };
+        let renew_at = renewal::moment(held, entry.window.as_ref(), share_of(id));
+        match window_directory(held, issuer) {
+            None => Belongs::Timer(renew_at),
+            Some(url) if entry.look_at <= now => Belongs::Steps(url),
+            Some(_) => Belongs::Timer(renew_at.min(entry.look_at)),
+        }
+    }
+
+    /// The next step that there is a place for.
+    pub(super) fn pop(&mut self, now: Millis, effects: &mut Vec<Effect>) -> Option<Task> {
+        while let Some((id, ticket)) = self.proofs.pop() {
+            if let Some(has_failed) = self.has_turn(&id, ticket) {
+                self.proofs.take(has_failed);
+                return self.task(&id, TaskStep::Prove);
+            }
+        }
+        let urls: Vec<Box<str>> = self.authorities.keys().cloned().collect();
+        for url in urls {
+            if self.authority(&url).not_before > now {
+                continue;
+            }
+            while let Some((id, ticket)) = self.authority(&url).steps.pop() {
+                let Some(has_failed) = self.has_turn(&id, ticket) else {
+                    continue;
+                };
+                if let Some(task) = self.step(&id) {
+                    self.authority(&url).steps.take(has_failed);
+                    return Some(task);
+                }
+            }
+            let open_max = self.bounds.open_max;
+            while let Some((id, ticket)) = self.authority(&url).pop_placing(open_max, now) {
+                let Some(has_failed) = self.has_turn(&id, ticket) else {
+                    continue;
+                };
+                if !self.place(&id, now, effects) {
+                    continue;
+                }
+                let authority = self.authority(&url);
+                authority.steps.take(has_failed);
+                authority.budget.spend(now);
+                authority.open += 1;
+                if let Some(entry) = self.certificates.get_mut(&id) {
+                    entry.counted = Some(url);
+                }
+                return self.task(&id, TaskStep::Place);
+            }
+        }
+        None
+    }
+
+    /// Whether a certificate still waits with this number, and whether it failed before.
+    fn has_turn(&self, id: &str, ticket: u64) -> Option<bool> {
+        let entry = self.certificates.get(id)?;
+        (entry.state == Wait::Queued(ticket)).then(|| has_failed(entry))
+    }
+
+    /// Notes that an order is placed, unless a registered domain has had its share.
+    fn place(&mut self, id: &Arc<str>, now: Millis, effects: &mut Vec<Effect>) -> bool {
+        let order = self.certificates.get(id).and_then(|it| it.order.as_ref());
+        let Some(order) = order else {
+            return false;
+        };
+        let (names, is_counted) = (order.names.clone(), order.replaces.is_none());
+        let domains = domains_of(&names);
+        let budgets = domains
+            .iter()
+            .map(|it| (self.domain_budget(it).free_at(), *it));
+        let last = budgets
+            .max()
+            .filter(|(free_at, _)| is_counted && *free_at > now);
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return false;
+        };
+        let Some(order) = &mut entry.order else {
+            return false;
+        };
+        if let Some((free_at, domain)) = last {
+            order.not_before = free_at;
+            entry.state = Wait::Idle;
+            entry.is_told = true;
+            effects.push(Effect::Tell(id.clone(), Some(out_of_budget(domain))));
+            effects.extend(self.settle(id, now));
+            return false;
+        }
+        order.placed_at = now;
+        entry.is_changed = true;
+        if is_counted {
+            self.spend_domains(&names, now);
+        }
+        true
+    }
+
+    /// The step that a placed order, or a certificate, is at.
+    fn step(&mut self, id: &Arc<str>) -> Option<Task> {
+        let entry = self.certificates.get(id)?;
+        let step = match (&entry.order, &entry.held) {
+            (Some(order), _) => match &order.stage {
+                OrderStage::Proving => TaskStep::Prove,
+                OrderStage::Placing => TaskStep::Place,
+                OrderStage::Answering(_) => TaskStep::Answer,
+                OrderStage::Accepting(_) => TaskStep::Accept,
+                OrderStage::Validating(_) => TaskStep::Look,
+                OrderStage::Finalising(..) => TaskStep::Finalise,
+                OrderStage::Fetching(..) => TaskStep::Fetch,
+            },
+            (None, Some(held)) => {
+                let issuer = entry.wish.as_ref().map(|wish| &wish.issuer);
+                let issuer = issuer.and_then(|name| self.issuers.get(name))?;
+                TaskStep::Window(window_directory(held, issuer)?, held.ari.clone()?)
+            }
+            (None, None) => return None,
+        };
+        self.task(id, step)
+    }
+
+    fn task(&mut self, id: &Arc<str>, step: TaskStep) -> Option<Task> {
+        self.tickets += 1;
+        let ticket = self.tickets;
+        let entry = self.certificates.get_mut(id)?;
+        entry.state = Wait::Running(ticket);
+        let is_seen = !matches!(step, TaskStep::Prove | TaskStep::Window(..));
+        let keep = is_seen && std::mem::take(&mut entry.is_changed);
+        entry.is_kept |= keep;
+        Some(Task {
+            id: id.clone(),
+            ticket,
+            step,
+            order: entry.order.clone().map(Box::new),
+            keep,
+            has_failed: has_failed(entry),
+        })
+    }
+}
+
+/// Whether the last tries of a certificate failed. Looks at windows give way like those.
+fn has_failed(entry: &Entry) -> bool {
+    entry.order.as_ref().is_none_or(|order| order.failures > 0)
+}
+
+/// The directory that is asked when a certificate is to be renewed, where it can be.
+fn window_directory(held: &HeldCertificate, issuer: &AcmeIssuer) -> Option<Box<str>> {
+    held.ari.as_ref()?;
+    let mut directories = issuer.directories.iter();
+    match &held.directory {
+        Some(url) => directories.any(|it| it.url == *url).then(|| url.clone()),
+        None => directories.next().map(|it| it.url.clone()),
+    }
+}
+
+fn out_of_budget(domain: &str) -> TroubleNotice {
+    TroubleNotice {
+        message: format!(
+            "is not ordered yet: {domain} has had as many certificates as it may have in a week"
+        ),
+        remedy: "wait, use fewer certificates of more names, or raise --acme-orders-per-domain \
+                 where the authority allows more"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,330 @@
+//! The consequences of the outcome of a step.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use myriad_base::backoff::Waits;
+
+use super::{Desk, Effect, StepOutcome, StepTrouble, Task, TaskStep, TroubleNotice, Wait, millis};
+use crate::acme::order::PlacedOrder;
+use crate::acme::{HOUR, HeldCertificate, Millis, Order, OrderStage};
+
+const fn seconds(low: u64, high: u64) -> RangeInclusive<Duration> {
+    Duration::from_secs(low)..=Duration::from_secs(high)
+}
+
+/// The waits of names that do not lead here: nobody else is asked, and people wait for it.
+static PROOF_WAITS: Waits = Waits {
+    first: seconds(5, 8),
+    second: seconds(10, 15),
+    max: seconds(600, 900),
+};
+
+/// The waits of orders that were refused. Authorities count failures by the hour, and bear five.
+static REFUSAL_WAITS: Waits = Waits {
+    first: seconds(300, 400),
+    second: seconds(900, 1_200),
+    max: seconds(43_200, 64_800),
+};
+
+/// The waits of authorities in trouble.
+static AUTHORITY_WAITS: Waits = Waits {
+    first: seconds(1, 2),
+    second: seconds(2, 4),
+    max: seconds(300, 600),
+};
+
+/// The wait of a machine that cannot keep anything.
+const LOCAL_WAIT: Duration = Duration::from_secs(10);
+
+/// How often an authority is in trouble before an order that it has is placed elsewhere.
+const TROUBLES_MAX: u32 = 4;
+
+/// How long an order may take before it is begun anew.
+const ORDER_LIFE: Millis = 6 * HOUR;
+
+/// The longest time that an authority asks for is waited.
+const AGAIN_MAX: Millis = 24 * HOUR;
+
+/// The shortest and longest wait between two looks at an order.
+const LOOK_MIN: Millis = 50;
+const LOOK_MAX: Millis = 60_000;
+
+/// How long until a window is looked at again that was not to be had.
+const WINDOW_WAIT: Millis = 6 * HOUR;
+
+impl Desk {
+    /// Takes in what came of a step.
+    pub fn done(
+        &mut self,
+        task: &Task,
+        result: Result<StepOutcome, StepTrouble>,
+        now: Millis,
+    ) -> Vec<Effect> {
+        self.give_back(task, &result, now);
+        let id = &task.id;
+        let mut effects = Vec::new();
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return effects;
+        };
+        if entry.state != Wait::Running(task.ticket) {
+            return effects;
+        }
+        entry.state = Wait::Idle;
+        match result {
+            Ok(outcome) => self.advance(id, outcome, now, &mut effects),
+            Err(trouble) => self.fail(task, trouble, now, &mut effects),
+        }
+        effects.extend(self.settle(id, now));
+        effects
+    }
+
+    /// Gives the place of a step back, and notes how it is with the authority.
+    fn give_back(&mut self, task: &Task, result: &Result<StepOutcome, StepTrouble>, now: Millis) {
+        let url = match &task.step {
+            TaskStep::Prove => return self.proofs.give_back(task.has_failed),
+            TaskStep::Window(url, _) => Some(url.clone()),
+            _ => task.order.as_ref().map(|order| order.directory.clone()),
+        };
+        let Some(url) = url else { return };
+        let random = self.random();
+        let authority = self.authority(&url);
+        authority.steps.give_back(task.has_failed);
+        match result {
+            // One trouble of many steps at a time is one.
+            Err(StepTrouble::Unreachable(_, again)) if authority.not_before <= now => {
+                let again = Duration::from_millis((*again).clamp(0, AGAIN_MAX).unsigned_abs());
+                let wait = AUTHORITY_WAITS.after(authority.troubles, again, random);
+                authority.troubles = authority.troubles.saturating_add(1);
+                authority.not_before = now.saturating_add(millis(wait));
+            }
+            Ok(_) if task.step != TaskStep::Answer => authority.troubles = 0,
+            _ => {}
+        }
+    }
+
+    fn advance(
+        &mut self,
+        id: &Arc<str>,
+        outcome: StepOutcome,
+        now: Millis,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        if let StepOutcome::Window(window) = outcome {
+            let next = window.map(|window| window.next_look(now));
+            entry.window = window.or(entry.window);
+            entry.look_at = next.unwrap_or_else(|| now.saturating_add(WINDOW_WAIT));
+            return;
+        }
+        let Some(order) = &mut entry.order else {
+            return;
+        };
+        if let StepOutcome::Issued(held) = outcome {
+            entry.held = Some(HeldCertificate {
+                names: order.names.clone(),
+                directory: Some(order.directory.clone()),
+                placed_at: (order.placed_at > 0).then_some(order.placed_at),
+                ..held
+            });
+            entry.window = None;
+            entry.look_at = now.saturating_add(HOUR);
+            entry.order = None;
+            entry.is_told = false;
+            entry.is_kept = false;
+            effects.push(Effect::Drop(id.clone()));
+            effects.push(Effect::Tell(id.clone(), None));
+            return;
+        }
+        entry.is_changed |= order.advance(outcome, now);
+        if matches!(order.stage, OrderStage::Placing) {
+            self.choose(id, now);
+        }
+    }
+
+    /// Chooses the authority of an order that is to be placed: the first that is not in trouble,
+    /// behind those that have refused it.
+    fn choose(&mut self, id: &Arc<str>, now: Millis) {
+        let Some(order) = self.certificates.get(id).and_then(|it| it.order.as_ref()) else {
+            return;
+        };
+        let Some(issuer) = self.issuers.get(&order.issuer) else {
+            return;
+        };
+        let tried = usize::try_from(order.tried).unwrap_or(usize::MAX);
+        let left = issuer.directories.get(tried..).unwrap_or_default();
+        let is_well = |url: &str| {
+            let authority = self.authorities.get(url);
+            authority.is_none_or(|it| it.not_before <= now)
+        };
+        let chosen = left.iter().find(|it| is_well(&it.url)).or(left.first());
+        let chosen = chosen.or(issuer.directories.first());
+        let Some(url) = chosen.map(|it| it.url.clone()) else {
+            return;
+        };
+        let entry = self.certificates.get_mut(id);
+        if let Some(order) = entry.and_then(|it| it.order.as_mut()) {
+            // Elsewhere it takes the place of nothing.
+            if order.directory != url {
+                order.replaces = None;
+            }
+            order.directory = url;
+        }
+    }
+
+    fn fail(&mut self, task: &Task, trouble: StepTrouble, now: Millis, effects: &mut Vec<Effect>) {
+        let random = self.random();
+        let id = &task.id;
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        if let TaskStep::Window(..) = task.step {
+            entry.look_at = now.saturating_add(WINDOW_WAIT);
+            return;
+        }
+        let Some(order) = &mut entry.order else {
+            return;
+        };
+        let issuer = self.issuers.get(&order.issuer);
+        let count = issuer.map_or(1, |it| it.directories.len());
+        let authority = self.authorities.get(&order.directory);
+        let is_lasting = authority.is_some_and(|it| it.troubles >= TROUBLES_MAX);
+        let notice = trouble.notice(&order.directory);
+        match trouble {
+            StepTrouble::Unproven(..) | StepTrouble::Lost(_) => {
+                let wait = PROOF_WAITS.after(order.failures, Duration::ZERO, random);
+                order.fail(wait, now);
+            }
+            StepTrouble::Refused(_) => order.refuse(0, count, random, now),
+            StepTrouble::Limited(_, again) => order.refuse(again, count, random, now),
+            StepTrouble::Unreachable(..) => {
+                if order.is_movable() && (task.step == TaskStep::Place || is_lasting && count > 1) {
+                    order.stage = OrderStage::Placing;
+                }
+            }
+            StepTrouble::Local(_) => order.not_before = now.saturating_add(millis(LOCAL_WAIT)),
+        }
+        // Its waits outlive a restart, and no answer stays behind.
+        let is_over = matches!(order.stage, OrderStage::Proving);
+        if is_over && (entry.is_kept || task.step == TaskStep::Place) {
+            entry.is_kept = true;
+            entry.is_changed = false;
+            effects.push(Effect::Keep(Box::new(order.clone())));
+        }
+        let is_placed_again = matches!(order.stage, OrderStage::Placing);
+        entry.is_told = true;
+        effects.push(Effect::Tell(id.clone(), Some(notice)));
+        if is_placed_again {
+            self.choose(id, now);
+        }
+    }
+}
+
+impl Order {
+    /// Goes on with a good outcome. Whether what is kept of it is another than before.
+    fn advance(&mut self, outcome: StepOutcome, now: Millis) -> bool {
+        let stage = std::mem::replace(&mut self.stage, OrderStage::Proving);
+        let (stage, is_changed) = match (stage, outcome) {
+            (OrderStage::Proving, StepOutcome::Proven) => (OrderStage::Placing, false),
+            (OrderStage::Placing, StepOutcome::Placed(url, challenges)) => {
+                let placed = PlacedOrder { url, challenges };
+                match placed.challenges.is_empty() {
+                    true => (OrderStage::Validating(placed), true),
+                    false => (OrderStage::Answering(placed), true),
+                }
+            }
+            (OrderStage::Answering(placed), StepOutcome::Answered) => {
+                (OrderStage::Accepting(placed), false)
+            }
+            (OrderStage::Accepting(placed), StepOutcome::Accepted) => {
+                (OrderStage::Validating(placed), false)
+            }
+            (OrderStage::Validating(placed), StepOutcome::Ready(key)) => {
+                (OrderStage::Finalising(placed.url, key), true)
+            }
+            (OrderStage::Finalising(url, key), StepOutcome::Finalised) => {
+                (OrderStage::Fetching(url, key), false)
+            }
+            (stage, StepOutcome::Pending(again)) => {
+                self.not_before = now.saturating_add(again.clamp(LOOK_MIN, LOOK_MAX));
+                // One that takes for ever is begun anew; the authority forgets it as well.
+                match now.saturating_sub(self.placed_at) > ORDER_LIFE {
+                    true => (OrderStage::Proving, true),
+                    false => (stage, false),
+                }
+            }
+            // Anything that does not fit leaves it where it is.
+            (stage, _) => (stage, false),
+        };
+        self.stage = stage;
+        is_changed
+    }
+
+    /// Begins anew after a wait.
+    fn fail(&mut self, wait: Duration, now: Millis) {
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now.saturating_add(millis(wait));
+        self.stage = OrderStage::Proving;
+    }
+
+    /// Begins anew at the next of so many authorities, and after a wait once all have refused.
+    fn refuse(&mut self, again: Millis, count: usize, random: u32, now: Millis) {
+        self.replaces = None;
+        self.tried = self.tried.saturating_add(1);
+        if usize::try_from(self.tried).is_ok_and(|tried| tried < count) {
+            return self.fail(Duration::ZERO, now);
+        }
+        self.tried = 0;
+        let again = Duration::from_millis(again.clamp(0, AGAIN_MAX).unsigned_abs());
+        self.fail(REFUSAL_WAITS.after(self.failures, again, random), now);
+    }
+
+    /// Whether nothing is lost where another authority has it.
+    fn is_movable(&self) -> bool {
+        !matches!(
+            self.stage,
+            OrderStage::Finalising(..) | OrderStage::Fetching(..)
+        )
+    }
+}
+
+impl StepTrouble {
+    fn notice(&self, directory: &str) -> TroubleNotice {
+        let (message, remedy) = match self {
+            StepTrouble::Unproven(words, remedy) => {
+                return TroubleNotice {
+                    message: words.clone(),
+                    remedy: remedy.clone(),
+                };
+            }
+            StepTrouble::Refused(words) => (
+                format!("is refused by {directory}: {words}"),
+                "mend what the authority names; it is tried again after a while",
+            ),
+            StepTrouble::Limited(words, _) => (
+                format!("is not ordered now, since {directory} has had too many orders: {words}"),
+                "wait, or name a second directory in --acme-directory",
+            ),
+            StepTrouble::Unreachable(words, _) => (
+                format!("waits, since {directory} does not answer as it should: {words}"),
+                "see whether the directory can be reached from here, and that --acme-ca has its \
+                 root where that is not public",
+            ),
+            StepTrouble::Lost(words) => (
+                format!("is ordered anew, since {directory} does not know the order: {words}"),
+                "nothing is to be done, unless it happens again",
+            ),
+            StepTrouble::Local(words) => (
+                format!("waits, since it cannot be kept: {words}"),
+                "see whether the state directory can be written",
+            ),
+        };
+        TroubleNotice {
+            message,
+            remedy: remedy.to_owned(),
+        }
+    }
+}
