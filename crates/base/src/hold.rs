@@ -50,6 +50,8 @@ pub struct Held {
     pub loss: Loss,
     /// Since when it waits, in seconds since the epoch.
     pub since_unix: i64,
+    /// Whether somebody says so who is believed, and not the proxy of any Pod.
+    pub is_proven: bool,
 }
 
 /// All that waits in a process. Cheap to clone; clones share it.
@@ -60,11 +62,20 @@ pub struct Holds {
 
 struct Shared {
     limits: HoldLimits,
-    held: Mutex<BTreeMap<String, (Loss, i64)>>,
+    held: Mutex<BTreeMap<String, Waiting>>,
     confirmed: watch::Sender<u64>,
     holders: Gauge,
+    unproven: Gauge,
     lost: Gauge,
     confirmations: Counter,
+}
+
+/// The loss that waits at one holder.
+#[derive(Clone, Copy)]
+struct Waiting {
+    loss: Loss,
+    since_unix: i64,
+    is_proven: bool,
 }
 
 impl HoldLimits {
@@ -115,6 +126,7 @@ impl Holds {
                 held: Mutex::default(),
                 confirmed: watch::Sender::new(0),
                 holders: Gauge::default(),
+                unproven: Gauge::default(),
                 lost: Gauge::default(),
                 confirmations: Counter::default(),
             }),
@@ -124,8 +136,10 @@ impl Holds {
     /// Shows what waits among the metrics of the process.
     pub fn register(&self, metrics: &Metrics) {
         let shared = &self.shared;
-        let help = "Watches and proxies with removals that wait for `myriad confirm`";
+        let help = "Watches and gateways with removals that wait for `myriad confirm`";
         metrics.register("removals_holders", help, shared.holders.clone());
+        let help = "Sidecars that say that removals wait there, of which nothing is proven";
+        metrics.register("removals_unproven", help, shared.unproven.clone());
         let help = "The most domains, routes or objects whose removal waits at one holder";
         metrics.register("removals_held", help, shared.lost.clone());
         let help = "Times that held removals were confirmed";
@@ -139,38 +153,70 @@ impl Holds {
 
     /// Says what waits at a holder; nothing, if none is given.
     pub fn set(&self, holder: &str, loss: Option<Loss>) {
+        self.note(holder, loss, true);
+    }
+
+    /// Says what waits at a holder by the word of whoever may run a Pod: it is listed and
+    /// confirmed like the rest, raises no alarm, and is no part of the other counts.
+    pub fn set_unproven(&self, holder: &str, loss: Option<Loss>) {
+        self.note(holder, loss, false);
+    }
+
+    fn note(&self, holder: &str, loss: Option<Loss>, is_proven: bool) {
         let mut held = self.lock();
         let has_room = held.len() < HOLDERS_MAX;
         match (loss, held.get_mut(holder)) {
-            (Some(loss), Some((known, _))) => *known = loss,
+            (Some(loss), Some(known)) => known.loss = loss,
             (Some(loss), None) if has_room => {
-                tracing::warn!(
-                    holder,
-                    "the removal of {loss} is held: confirm it by `myriad confirm` if it is meant"
-                );
-                held.insert(holder.to_owned(), (loss, clock::unix_seconds()));
+                if is_proven {
+                    tracing::warn!(
+                        holder,
+                        "the removal of {loss} is held: confirm it by `myriad confirm` if it is \
+                         meant"
+                    );
+                }
+                let since_unix = clock::unix_seconds();
+                let waiting = Waiting {
+                    loss,
+                    since_unix,
+                    is_proven,
+                };
+                held.insert(holder.to_owned(), waiting);
+                if !is_proven {
+                    self.shared.unproven.inc();
+                }
             }
-            (None, Some(_)) => drop(held.remove(holder)),
+            (None, Some(_)) => {
+                let gone = held.remove(holder);
+                if gone.is_some_and(|gone| !gone.is_proven) {
+                    self.shared.unproven.dec();
+                }
+            }
             (None, None) | (Some(_), None) => return,
         }
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        self.shared.holders.set(count(held.len()));
-        let lost = loss.map_or(0, |loss| count(loss.lost));
+        let proven = count(held.len()) - self.shared.unproven.get();
+        self.shared.holders.set(proven);
+        let lost = loss.filter(|_| is_proven);
+        let lost = lost.map_or(0, |loss| count(loss.lost));
         let before = self.shared.lost.get();
         self.shared
             .lost
-            .set(if held.is_empty() { 0 } else { before.max(lost) });
+            .set(if proven == 0 { 0 } else { before.max(lost) });
     }
 
-    /// All that waits, by holder.
+    /// All that waits, by holder; what is not proven comes last.
     pub fn held(&self) -> Vec<Held> {
         let held = self.lock();
-        let all = held.iter().map(|(holder, (loss, since_unix))| Held {
+        let all = held.iter().map(|(holder, waiting)| Held {
             holder: holder.clone(),
-            loss: *loss,
-            since_unix: *since_unix,
+            loss: waiting.loss,
+            since_unix: waiting.since_unix,
+            is_proven: waiting.is_proven,
         });
-        all.collect()
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|held| !held.is_proven);
+        all
     }
 
     /// Confirms all that waits now, and returns it.
@@ -188,7 +234,7 @@ impl Holds {
         self.shared.confirmed.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Loss, i64)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Waiting>> {
         self.shared
             .held
             .lock()
@@ -199,6 +245,7 @@ impl Holds {
 #[cfg(test)]
 mod tests {
     use super::{HoldLimits, Holds, Loss};
+    use crate::metrics::Metrics;
 
     fn loss(lost: usize, of: usize) -> Loss {
         let what = "domains";
@@ -235,5 +282,33 @@ mod tests {
         assert!(confirmations.has_changed().unwrap());
         holds.set("a", None);
         assert!(holds.held().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_proven_is_listed_last_and_confirmed_but_counts_for_itself() {
+        let holds = Holds::new(HoldLimits::default());
+        let metrics = Metrics::new();
+        holds.register(&metrics);
+        let counts = || {
+            let text = metrics.encode();
+            ["holders", "held", "unproven"].map(|name| {
+                let name = format!("myriad_removals_{name} ");
+                let mut lines = text.lines();
+                let value = lines.find_map(|line| line.strip_prefix(&name));
+                value.unwrap().parse::<usize>().unwrap()
+            })
+        };
+        holds.set_unproven("a sidecar", Some(loss(199_999, 200_000)));
+        holds.set_unproven("a sidecar", Some(loss(199_998, 200_000)));
+        assert_eq!(counts(), [0, 0, 1]);
+        assert_eq!(holds.confirm().len(), 1);
+        holds.set("the gateway", Some(loss(60, 100)));
+        assert_eq!(counts(), [1, 60, 1]);
+        let proven = holds.held().into_iter().map(|held| held.is_proven);
+        assert_eq!(proven.collect::<Vec<_>>(), [true, false]);
+        holds.set("the gateway", None);
+        assert_eq!(counts(), [0, 0, 1]);
+        holds.set_unproven("a sidecar", None);
+        assert_eq!(counts(), [0, 0, 0]);
     }
 }

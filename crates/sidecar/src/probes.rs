@@ -4,6 +4,7 @@
 
 mod ask;
 mod check;
+mod shared;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -12,23 +13,27 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use http::HeaderValue;
 use myriad_admin::server::{Answer, Answering, Question, Server, accept, readiness, text, typed};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use check::{Check, Checks, read};
+use shared::{FRESH_FOR, Outcome, SharedChecks};
 
 /// The paths of metrics; the second is where Istio's proxies have them.
 const METRICS_PATHS: [&str; 2] = ["/metrics", "/stats/prometheus"];
 
-/// The most checks under way at once.
-const UNDER_WAY_MAX: usize = 64;
-
 /// The longest that a check may take.
 const TIMEOUT_SECONDS_MAX: u64 = 600;
+
+/// How the user agent of a kubelet begins; the version of Kubernetes follows.
+const KUBELET: &str = "kube-probe/";
+
+/// The longest version, in bytes.
+const VERSION_BYTES_MAX: usize = 32;
 
 /// The checks and pages that a sidecar answers.
 pub struct Probes {
@@ -57,13 +62,13 @@ impl Probes {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (probes, under_way) = (Arc::new(self), Arc::new(Semaphore::new(UNDER_WAY_MAX)));
+        let (probes, shared) = (Arc::new(self), Arc::new(SharedChecks::new(FRESH_FOR)));
         let server = Server {
             tls: None,
             body_bytes_max: 0,
             answerer: Arc::new(move |question| -> Answering {
-                let (probes, under_way) = (probes.clone(), under_way.clone());
-                Box::pin(async move { probes.answer(&question, &under_way).await })
+                let (probes, shared) = (probes.clone(), shared.clone());
+                Box::pin(async move { probes.answer(&question, &shared).await })
             }),
         };
         std::thread::Builder::new()
@@ -83,7 +88,7 @@ impl Probes {
         Ok(())
     }
 
-    async fn answer(&self, question: &Question, under_way: &Semaphore) -> Answer {
+    async fn answer(&self, question: &Question, shared: &SharedChecks) -> Answer {
         let path = question.uri().path();
         if path == "/healthz" {
             return text(200, "ok\n");
@@ -98,20 +103,41 @@ impl Probes {
         let Some(check) = self.checks.get(path) else {
             return text(404, "there is no such check\n");
         };
-        let Ok(_permit) = under_way.try_acquire() else {
-            return text(503, "too many checks are under way\n");
-        };
-        let asker = question.headers().get(http::header::USER_AGENT);
-        let timeout = check.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX);
-        let asking = ask::ask(&check.form, self.pod, asker);
-        match tokio::time::timeout(Duration::from_secs(timeout), asking).await {
-            // What a redirect leads to is not followed: that it was answered is enough.
-            Ok(Ok(200..400)) => text(200, "the workload is well\n"),
-            Ok(Ok(status)) => text(status, Bytes::from_static(b"the workload says so\n")),
-            Ok(Err(error)) => text(503, format!("{error:#}\n")),
-            Err(_) => text(504, "the workload did not answer in time\n"),
+        let asker = asker(question);
+        let check = || outcome(check.clone(), self.pod, asker);
+        match shared.outcome(path, check).await {
+            Some((status, said)) => text(status, said),
+            None => text(503, "the check came to no end\n"),
         }
     }
+}
+
+/// Checks the workload.
+async fn outcome(check: Check, pod: IpAddr, asker: HeaderValue) -> Outcome {
+    let timeout = check.timeout_seconds.clamp(1, TIMEOUT_SECONDS_MAX);
+    let asking = ask::ask(&check.form, pod, &asker);
+    match tokio::time::timeout(Duration::from_secs(timeout), asking).await {
+        // What a redirect leads to is not followed: that it was answered is enough.
+        Ok(Ok(200..400)) => (200, Bytes::from_static(b"the workload is well\n")),
+        Ok(Ok(status)) => (status, Bytes::from_static(b"the workload says so\n")),
+        Ok(Err(error)) => (503, format!("{error:#}\n").into()),
+        Err(_) => (504, "the workload did not answer in time\n".into()),
+    }
+}
+
+/// The user agent that the workload is shown: that of a kubelet, since others are told the same,
+/// and the workload could answer anybody else otherwise.
+fn asker(question: &Question) -> HeaderValue {
+    let named = question.headers().get(http::header::USER_AGENT);
+    let is_kubelet = named.is_some_and(|named| {
+        let version = named.as_bytes().strip_prefix(KUBELET.as_bytes());
+        version.is_some_and(|version| {
+            let is_fit = |byte: &u8| byte.is_ascii_alphanumeric() || b".+-".contains(byte);
+            version.len() <= VERSION_BYTES_MAX && version.iter().all(is_fit)
+        })
+    });
+    let named = named.filter(|_| is_kubelet).cloned();
+    named.unwrap_or(HeaderValue::from_static(KUBELET))
 }
 
 /// Binds the address, unless the socket was left by the process before.

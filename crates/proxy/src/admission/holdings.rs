@@ -158,6 +158,16 @@ impl Holdings {
         (held + STEP_BYTES > self.max / all.active().max(1)).then_some(space)
     }
 
+    /// How many bytes too many are held, where most is held for connections that are of no
+    /// namespace: what those of HTTP/2 keep while they are idle.
+    pub fn excess_of_nobody(&self) -> usize {
+        let [nobody, _] = NOBODY;
+        match self.is_over() && self.heaviest() == Some(nobody) {
+            true => self.sum().saturating_sub(self.max),
+            false => 0,
+        }
+    }
+
     /// How much is held for a namespace.
     fn held(&self, space: Spots) -> usize {
         self.spaces.held(&self.pressure.spaces, space)

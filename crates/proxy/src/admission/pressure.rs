@@ -10,6 +10,7 @@ use myriad_base::kernel;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 
 use super::spaces::AllSpaces;
+use crate::telemetry::sparse::SparseLines;
 
 /// The steps, each with the part of the budget from which on it is taken, in per cent.
 const STEPS: [(PressureStep, u64); 3] = [
@@ -49,6 +50,7 @@ pub struct Pressure {
     pub spaces: AllSpaces,
     step: AtomicU8,
     shown: Shown,
+    lines: SparseLines,
 }
 
 #[derive(Default)]
@@ -69,6 +71,7 @@ impl Pressure {
             spaces: AllSpaces::default(),
             step: AtomicU8::new(PressureStep::None as u8),
             shown: Shown::default(),
+            lines: SparseLines::untold(),
         }
     }
 
@@ -168,11 +171,25 @@ impl Pressure {
         }
         self.step.store(step as u8, Ordering::Relaxed);
         self.shown.step.set(step as i64);
-        if step > before {
+        let is_shorter = step > before;
+        if is_shorter {
             self.shown.steps.inc();
-            tracing::warn!(used, max, ?step, "memory is short, and new work is shed");
-        } else {
-            tracing::info!(used, max, ?step, "there is memory again");
+        }
+        // Clients may make it short as often as they like.
+        let Some(left_out) = self.lines.admit() else {
+            return;
+        };
+        match is_shorter {
+            true => {
+                tracing::warn!(
+                    used,
+                    max,
+                    ?step,
+                    left_out,
+                    "memory is short, and new work is shed"
+                );
+            }
+            false => tracing::info!(used, max, ?step, left_out, "there is memory again"),
         }
     }
 }

@@ -49,6 +49,8 @@ struct Idle {
 struct Rest {
     domain: u64,
     deadline: u32,
+    /// The bytes that are held for the connection.
+    bytes: u32,
     is_idle: bool,
     is_evicted: bool,
 }
@@ -158,6 +160,33 @@ impl ConnectionRoom {
         let found = oldest.into_iter().find(is_same);
         drop(idle);
         found.is_some_and(|index| self.evict(index))
+    }
+
+    /// Lets idle connections go until so many bytes less are held, those unused longest first. One
+    /// that nothing is held for stays.
+    pub fn relieve(self: &Rc<Self>, bytes: usize) {
+        let mut missing = bytes;
+        let mut leaving = Vec::new();
+        let idle = self.idle.borrow();
+        let next = |index: &u32| idle.places.behind(*index);
+        for index in std::iter::successors(idle.line.first(), next) {
+            if missing == 0 {
+                break;
+            }
+            let held = idle.places.get(index).map_or(0, |rest| rest.bytes);
+            if held > 0 {
+                missing = missing.saturating_sub(held as usize);
+                leaving.push(index);
+            }
+        }
+        drop(idle);
+        if leaving.is_empty() {
+            return;
+        }
+        for index in leaving {
+            self.evict(index);
+        }
+        self.hand_out();
     }
 
     fn sit(self: &Rc<Self>) -> Seat {
@@ -282,6 +311,13 @@ impl Seat {
         places.push(line, self.index);
         drop(idle);
         self.room.hand_out();
+    }
+
+    /// So many bytes are held for the connection, which it gives back where it goes.
+    pub fn keep(&self, bytes: usize) {
+        if let Some(rest) = self.room.idle.borrow_mut().places.get_mut(self.index) {
+            rest.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
     }
 
     /// The connection serves a request, and stays.

@@ -17,7 +17,7 @@ use myriad_model::{Host, Name, Origin};
 
 use super::holdings::Holdings;
 use super::pressure::{Pressure, PressureStep};
-use super::spaces::{PLACES, Spots, spots};
+use super::spaces::{NOBODY, PLACES, Spots, spots};
 use super::waiting::{self, ClientWait, Standing};
 use crate::limits::{Limits, Reached};
 use crate::random::hash::{hash, hash_numbers};
@@ -31,6 +31,9 @@ const LISTENER_CLASS: u8 = 0x5b;
 
 /// Tells hashes of providers, which are asked about requests that no route takes, from both.
 const PROVIDER_CLASS: u8 = 0x5c;
+
+/// Tells hashes of sources of clients from all of these.
+const SOURCE_CLASS: u8 = 0x5d;
 
 /// The number that a domain may always hold while anything is left.
 const FLOOR: usize = 4;
@@ -49,6 +52,8 @@ pub struct Shares {
     pressure: Arc<Pressure>,
     namespaces: Sketch,
     domains: Sketch,
+    /// The part that each source of clients holds of what each domain does, where that is known.
+    sources: Sketch,
     /// The domains that hold something, by the places of their namespaces.
     inhabited: [Box<[Cell<u32>]>; 2],
     /// The sum of what all domains hold.
@@ -77,6 +82,8 @@ pub struct HeldShare {
     shares: Rc<Shares>,
     namespace: Spots,
     domain: Spots,
+    /// The places of its client's source in the domain.
+    source: Spots,
 }
 
 /// All shares of a worker.
@@ -159,9 +166,10 @@ impl Fairness {
         self.connections.take(owner, beside)
     }
 
-    /// One request of a domain, where there is room for it, or another gives way to it that waits
-    /// for its own client.
-    pub fn take_request(&self, owner: Owner, counts: &Counts) -> Option<HeldShare> {
+    /// One request of a domain, where there is room for it, or another gives way to it: one that
+    /// waits for its own client, or else one of the source that holds most of the domain's, where
+    /// that is more than twice what this client's source holds.
+    pub fn take_request(&self, owner: Owner, source: u64, counts: &Counts) -> Option<HeldShare> {
         let begun = self.begun.get() + 1;
         self.begun.set(begun % BEGUN_MAX);
         if begun == BEGUN_MAX {
@@ -171,12 +179,20 @@ impl Fairness {
             return None;
         }
         let requests = &self.requests;
-        requests.take(owner, 0).or_else(|| {
-            let domain = spots(owner.domain);
-            let waits = waiting::give_way(line(domain), requests.domains.held(domain))?;
-            counts.add(evicted(waits));
-            Some(requests.exchange(owner))
-        })
+        let (namespace, domain) = (spots(owner.namespace), spots(owner.domain));
+        let source = hash_numbers(SOURCE_CLASS, "", &[owner.domain, source]);
+        let source = spots(source);
+        if !requests.admits(namespace, domain, requests.held()) {
+            let waits = waiting::give_way(line(domain), requests.domains.held(domain));
+            let waits = waits.or_else(|| {
+                let sources = &requests.sources;
+                let more_than = FLOOR.max(2 * sources.held(source));
+                let [space, _] = namespace;
+                waiting::give_way_of_source(space, domain, more_than, |it| sources.held(it))
+            });
+            counts.add(evicted(waits?));
+        }
+        Some(requests.hold(namespace, domain, source))
     }
 
     /// Whether more may be held for somebody of a namespace for whom so many bytes are held
@@ -237,6 +253,7 @@ impl Shares {
             pressure,
             namespaces: Sketch::new(),
             domains: Sketch::new(),
+            sources: Sketch::new(),
             inhabited: [row(), row()],
             held: Cell::new(0),
         }
@@ -249,16 +266,17 @@ impl Shares {
         if !self.admits(namespace, domain, self.held.get() + beside) {
             return None;
         }
-        Some(self.hold(namespace, domain))
+        Some(self.hold(namespace, domain, NOBODY))
     }
 
     /// Takes one more for a domain, in place of another that it is about to give back.
     pub fn exchange(self: &Rc<Self>, owner: Owner) -> HeldShare {
-        self.hold(spots(owner.namespace), spots(owner.domain))
+        self.hold(spots(owner.namespace), spots(owner.domain), NOBODY)
     }
 
-    fn hold(self: &Rc<Self>, namespace: Spots, domain: Spots) -> HeldShare {
+    fn hold(self: &Rc<Self>, namespace: Spots, domain: Spots, source: Spots) -> HeldShare {
         self.namespaces.add(namespace);
+        self.sources.add(source);
         if self.domains.add(domain) {
             change(&self.inhabited, namespace, |number| number + 1);
         }
@@ -267,6 +285,7 @@ impl Shares {
             shares: self.clone(),
             namespace,
             domain,
+            source,
         }
     }
 
@@ -374,7 +393,7 @@ impl HeldShare {
     /// The line where its domain's requests stand that wait for their clients.
     pub fn standing(&self) -> Standing {
         let [space, _] = self.namespace;
-        Standing::new(line(self.domain), space)
+        Standing::new(line(self.domain), space).of(self.domain, self.source)
     }
 
     /// The places of its namespace among those for which something is held.
@@ -387,6 +406,7 @@ impl Drop for HeldShare {
     fn drop(&mut self) {
         let shares = &self.shares;
         shares.namespaces.remove(self.namespace);
+        shares.sources.remove(self.source);
         if shares.domains.remove(self.domain) {
             change(&shares.inhabited, self.namespace, |number| {
                 number.saturating_sub(1)
@@ -401,7 +421,7 @@ const fn evicted(waits: ClientWait) -> Count {
     match waits {
         ClientWait::Body => Count::EvictedBody,
         ClientWait::Read => Count::EvictedRead,
-        ClientWait::Endpoint => Count::EvictedEndpoint,
+        ClientWait::Endpoint | ClientWait::More => Count::EvictedEndpoint,
     }
 }
 

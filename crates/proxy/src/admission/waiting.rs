@@ -9,12 +9,17 @@
 //! hashes, so that coming, getting on and going cost a few stores, and nothing is allocated but
 //! a place in the table.
 //!
+//! A request that waits for its endpoint holds a place as well, and that is nobody's fault. It
+//! gives way only to another of the same domain, where its client's source holds most of the
+//! domain's places: so one client does not have all of them for as long as an endpoint takes.
+//!
 //! Answers of the proxy itself hold no place among requests. Those that are not read stand in a
 //! line of their own, and go for memory alone.
 
 use std::cell::RefCell;
 
 use super::fifo::{Fifo, FifoSlots};
+use super::spaces::{NOBODY, Spots};
 use crate::net::deadline::{self, now_ticks};
 
 /// How many lines there are.
@@ -24,14 +29,21 @@ pub(crate) const LINES: usize = 256;
 const ANSWERS: u16 = LINES as u16;
 
 /// The first line of requests that wait for their endpoints, by namespaces. They go for memory
-/// alone, and only for what their own namespace holds.
+/// only for what their own namespace holds.
 const ENDPOINTS: u16 = ANSWERS + 1;
 
+/// The first line of requests whose answer has begun and does not go on, by namespaces. They do
+/// not go for memory.
+const BEGUN: u16 = ENDPOINTS + LINES as u16;
+
 /// All lines.
-const ALL: usize = 2 * LINES + 1;
+const ALL: usize = 3 * LINES + 1;
 
 /// How many of a line are looked at for one of a namespace.
 const LOOK_MAX: usize = 16;
+
+/// How many of a line are looked at for one of the source that holds most of a domain.
+const SOURCE_LOOK_MAX: usize = 1_024;
 
 /// How long a request waits before it may have to go, in ticks: more than a second.
 pub(crate) const TICKS_MIN: u32 = 11;
@@ -58,6 +70,8 @@ pub enum ClientWait {
     Read,
     /// Anything of its endpoint.
     Endpoint,
+    /// More of an answer, of which nothing is kept.
+    More,
 }
 
 /// The place of a request among those that wait for their clients, while it does.
@@ -66,13 +80,16 @@ pub struct Standing {
     line: u16,
     /// The place of its namespace among those for which something is held.
     space: u16,
+    /// The places of its domain, and of its client's source in that.
+    domain: Spots,
+    source: Spots,
 }
 
 struct Lines {
     places: FifoSlots<WaitingRequest>,
     /// The one that has waited longest first: requests, answers, and those that wait for endpoints.
     lines: [Fifo; ALL],
-    /// How many wait for clients, and how many in all.
+    /// How many wait for clients, and how many with those that wait for endpoints.
     count: u32,
     all: u32,
 }
@@ -87,6 +104,8 @@ struct WaitingRequest {
     deadline: u32,
     line: u16,
     space: u16,
+    domain: Spots,
+    source: Spots,
     waits: ClientWait,
     is_evicted: bool,
 }
@@ -98,7 +117,16 @@ impl Standing {
             place: NONE,
             line,
             space,
+            domain: NOBODY,
+            source: NOBODY,
         }
+    }
+
+    /// The same of a domain, and of a source of clients in it.
+    pub fn of(mut self, domain: Spots, source: Spots) -> Self {
+        self.domain = domain;
+        self.source = source;
+        self
     }
 
     /// An answer of the proxy itself that does not wait.
@@ -115,10 +143,13 @@ impl Standing {
             mark: progress as u32,
             deadline,
             line: match waits {
-                ClientWait::Endpoint => ENDPOINTS + self.space % LINES as u16,
+                ClientWait::Endpoint => of_space(ENDPOINTS, self.space),
+                ClientWait::More => of_space(BEGUN, self.space),
                 ClientWait::Body | ClientWait::Read => self.line,
             },
             space: self.space,
+            domain: self.domain,
+            source: self.source,
             waits,
             is_evicted: false,
         };
@@ -213,7 +244,7 @@ impl Lines {
     fn push(&mut self, line: u16, index: u32) {
         if let Some(of_line) = self.lines.get_mut(usize::from(line)) {
             self.places.push(of_line, index);
-            self.all += 1;
+            self.all += u32::from(line < BEGUN);
         }
         self.count += u32::from(line < ENDPOINTS);
     }
@@ -221,7 +252,7 @@ impl Lines {
     fn unlink(&mut self, line: u16, index: u32) {
         if let Some(of_line) = self.lines.get_mut(usize::from(line)) {
             self.places.unlink(of_line, index);
-            self.all -= 1;
+            self.all -= u32::from(line < BEGUN);
         }
         self.count -= u32::from(line < ENDPOINTS);
     }
@@ -235,7 +266,7 @@ impl Lines {
     /// The one of a namespace that has waited longest, if that is for long enough.
     fn first_of(&self, space: u16) -> Option<u32> {
         let mut longest: Option<(u32, u32)> = None;
-        for line in &self.lines {
+        for line in self.lines.iter().take(usize::from(BEGUN)) {
             let all = std::iter::successors(line.first(), |index| self.places.behind(*index));
             let places = all.filter_map(|index| Some((self.places.get(index)?, index)));
             let mut own = places
@@ -260,6 +291,32 @@ impl Lines {
         waiting.max_by_key(|(count, _)| *count).map(|(_, it)| it)
     }
 
+    /// The one of a domain that waits for its endpoint, by its namespace, and whose source holds
+    /// most, if that is more than so much. Of those of one source it is the first.
+    fn first_of_source(
+        &self,
+        space: u16,
+        domain: Spots,
+        more_than: usize,
+        held: impl Fn(Spots) -> usize,
+    ) -> Option<u32> {
+        let mut most = (more_than, None);
+        for line in [ENDPOINTS, BEGUN].map(|first| of_space(first, space)) {
+            let line = self.lines.get(usize::from(line))?;
+            let all = std::iter::successors(line.first(), |index| self.places.behind(*index));
+            for index in all.take(SOURCE_LOOK_MAX) {
+                let place = self.places.get(index)?;
+                if place.domain == domain && place.has_waited() {
+                    let held = held(place.source);
+                    if held > most.0 {
+                        most = (held, Some(index));
+                    }
+                }
+            }
+        }
+        most.1
+    }
+
     fn evict(&mut self, index: u32) -> Option<(u32, ClientWait)> {
         let place = self.places.get_mut(index)?;
         place.is_evicted = true;
@@ -277,6 +334,17 @@ pub(crate) fn give_way(line: u16, held: usize) -> Option<ClientWait> {
         let others = || lines.first_of_longest(LINES, held);
         lines.first(own).or_else(others)
     })
+}
+
+/// Lets a request that waits for its endpoint go, for another of the same domain, in a namespace:
+/// of the source for which most is held, if that is more than so much. Says what it waited for.
+pub(crate) fn give_way_of_source(
+    space: u16,
+    domain: Spots,
+    more_than: usize,
+    held: impl Fn(Spots) -> usize,
+) -> Option<ClientWait> {
+    evict(|lines| lines.first_of_source(space, domain, more_than, held))
 }
 
 /// Lets a request, or an answer, go for the memory that it holds. Says what it waited for.
@@ -303,6 +371,11 @@ pub(crate) fn give_way_in_part(one_of: u32, space: Option<u16>, mut tell: impl F
         };
         tell(waits);
     }
+}
+
+/// The line of a namespace among those that begin with this one.
+const fn of_space(first: u16, space: u16) -> u16 {
+    first + space % LINES as u16
 }
 
 fn evict(find: impl FnOnce(&Lines) -> Option<u32>) -> Option<ClientWait> {

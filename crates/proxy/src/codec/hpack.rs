@@ -119,6 +119,11 @@ pub struct HpackDecoder {
 }
 
 impl HpackDecoder {
+    /// How many bytes of memory it takes between two heads, about.
+    pub fn memory(&self) -> usize {
+        self.table.memory()
+    }
+
     /// Adds the fields of a whole block to a section.
     ///
     /// # Errors

@@ -30,30 +30,47 @@ pub async fn run<C: Flow>(
         .as_ref()
         .map_or(NOBODY, |share| share.space());
     let held = TunnelHeld::new(&worker.local.fairness.holdings, space, C::COUNTS);
-    let is_evicted = match &mut switched.far {
-        Far::H1(connection) => copy(client, &mut connection.stream, duplex, held, patience).await,
+    let ended = match &mut switched.far {
+        Far::H1(connection) => {
+            let ended = copy(client, &mut *connection.stream, duplex, held, patience).await;
+            if ended == TunnelEnd::Whole {
+                connection.stream.end();
+            }
+            ended
+        }
         Far::H2(_, carrier) => copy(client, carrier, duplex, held, patience).await,
     };
-    if is_evicted {
+    if ended == TunnelEnd::Evicted {
         worker.local.counts.add_reached(Reached::AllHeldBytes);
     }
 }
 
-/// Copies until the end, and tells whether that is to make room.
+/// How a tunnel ended.
+#[derive(PartialEq, Eq)]
+enum TunnelEnd {
+    /// Both sides have ended, or nobody has said anything for long.
+    Whole,
+    /// One side has failed.
+    Broken,
+    /// It has to make room.
+    Evicted,
+}
+
+/// Copies until the end, and tells which one.
 async fn copy(
     mut client: impl Flow,
     endpoint: &mut impl Flow,
     mut duplex: Duplex,
     mut held: TunnelHeld,
     (deadline, idle_timeout): (&Deadline, Duration),
-) -> bool {
+) -> TunnelEnd {
     deadline.set(idle_timeout);
     poll_fn(|context| {
         loop {
             let room = held.room();
             let polled = duplex.poll(context, &mut client, endpoint, room);
-            if polled.is_ready() {
-                return Poll::Ready(false);
+            if let Poll::Ready(ended) = polled {
+                return Poll::Ready(ended.map_or(TunnelEnd::Broken, |()| TunnelEnd::Whole));
             }
             let bytes = duplex.memory() + client.kept() + endpoint.kept();
             client.hold(bytes);
@@ -62,11 +79,11 @@ async fn copy(
                 deadline.set(idle_timeout);
             }
             if deadline.poll_passed(context).is_ready() {
-                return Poll::Ready(false);
+                return Poll::Ready(TunnelEnd::Whole);
             }
             held.note(bytes, has_moved, duplex.is_held_up());
             if held.is_evicted() {
-                return Poll::Ready(true);
+                return Poll::Ready(TunnelEnd::Evicted);
             }
             if held.poll_again(context).is_pending() {
                 return Poll::Pending;

@@ -163,7 +163,8 @@ pub static ROWS: &[Row] = &[
         "Memory for what these have said so far; the same",
         "more where heads are long and links slow"),
     row!("handshakes" handshakes_max Count 1..=65_536, failure("handshakes_queued_total"),
-        "TLS handshakes of a worker at a time; further ones wait, in turn by namespace and domain",
+        "TLS handshakes of a worker at a time, each for at most a second of waiting for its \
+         client; further ones wait, in turn by namespace, domain and source",
         "fewer where floods of handshakes take the CPU of those who are served"),
     row!("turn_timeout" turn_timeout Time 500..=HOUR, LimitCounter::Own(Reached::TurnTimeout),
         "How long a connection that has asked waits for its turn; it is closed",
@@ -262,8 +263,8 @@ pub static ROWS: &[Row] = &[
         LimitCounter::Own(Reached::AllHeldBytes),
         "What is held for all connections of all workers together, and at most half of the memory \
          budget; connections that hold much get no further streams, requests go that wait for \
-         their own clients, and beyond a quarter more those connections of HTTP/2 that hold most; \
-         what finds no room is answered 503",
+         their own clients, idle connections of HTTP/2 where most is theirs, and beyond a quarter \
+         more those that hold most; what finds no room is answered 503",
         "more for very many requests at a time, on machines that have the memory"),
     row!("resets" resets_max Count 1..=65_536, LimitCounter::Own(Reached::Resets),
         "HTTP/2 streams of a connection that were reset, and not made up for by others; it ends",

@@ -75,6 +75,12 @@ pub(crate) fn issuers<'a>(
     found
 }
 
+/// The last second in which a certificate is valid, since the epoch; none where it cannot be read.
+pub(crate) fn end_of(der: &CertificateDer<'_>) -> Option<i64> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    Some(parsed.validity().not_after.timestamp())
+}
+
 /// The authorities of a trust in their order, each once, and of one subject the first alone, as
 /// many as may be: a verifier tries the key of each that has the name of a certificate's issuer.
 /// `None` if no authority can be read.

@@ -137,11 +137,11 @@ impl Tls {
         }
     }
 
-    /// The certificate of an endpoint, once the handshake is done.
-    pub fn endpoint_certificate(&self) -> Option<&CertificateDer<'static>> {
+    /// The certificates of an endpoint, its own first; where a session was resumed, as it began.
+    pub fn endpoint_chain(&self) -> &[CertificateDer<'static>] {
         match &self.session {
-            Session::Client(session) => session.peer_certificates()?.first(),
-            Session::Server(_) => None,
+            Session::Client(session) => session.peer_certificates().unwrap_or_default(),
+            Session::Server(_) => &[],
         }
     }
 
@@ -287,7 +287,7 @@ impl Tls {
         self.partial.capacity() + self.plain.capacity() + self.cipher.capacity()
     }
 
-    fn has_cipher(&self) -> bool {
+    pub(super) fn has_cipher(&self) -> bool {
         self.cipher_sent < self.cipher.len()
     }
 

@@ -120,6 +120,15 @@ impl Stream {
         }
     }
 
+    /// Whether TLS keeps nothing of earlier writes: a record that the socket took only in part is
+    /// not sent, though all of its bytes were taken.
+    pub fn is_sent(&self) -> bool {
+        match self {
+            Stream::Plain(_) => true,
+            Stream::Tls(tls) => !tls.has_cipher(),
+        }
+    }
+
     /// How many bytes of memory TLS keeps of what is half read or half sent.
     pub fn buffered(&self) -> usize {
         match self {
@@ -156,16 +165,20 @@ impl Stream {
         }
     }
 
+    /// The socket.
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.tcp(),
+        }
+    }
+
     /// Whether the peer has reset the connection. The end of what it says is none: it may still
     /// read. The kernel is asked where something may have arrived; nobody is woken once
     /// something is there to be read.
     pub fn is_reset(&self, context: &mut Context<'_>) -> bool {
-        let tcp = match self {
-            Stream::Plain(tcp) => tcp,
-            Stream::Tls(tls) => tls.tcp(),
-        };
         let mut byte = [0; 1];
-        let peeked = tcp.poll_peek(context, &mut ReadBuf::new(&mut byte));
+        let peeked = self.tcp().poll_peek(context, &mut ReadBuf::new(&mut byte));
         matches!(peeked, Poll::Ready(Err(_)))
     }
 }

@@ -29,6 +29,9 @@ use crate::telemetry::count::{Count, Counts};
 
 pub mod path;
 
+/// So many bytes of a field are compared in one step.
+const BYTES_OF_STEP: usize = 256;
+
 /// The judgement of the access policies that ask no provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
@@ -232,7 +235,8 @@ struct Facts<'a, 'h> {
     /// None for a stream.
     head: Option<&'a Head<'h>>,
     token: Option<VerifiedClaims<'a>>,
-    /// Each value of a test takes a step, and one of a field another for four fields of the head.
+    /// Each value of a test takes a step, and one of a field another for four fields of the head,
+    /// for [`BYTES_OF_STEP`] of what they say, and for four members of its list where it closes.
     budget: &'a Budget,
 }
 
@@ -336,7 +340,7 @@ impl<'a, 'h> Facts<'a, 'h> {
             }),
             Subject::Header(name) => self
                 .head
-                .is_some_and(|head| fits_header(form, head, name, wide)),
+                .is_some_and(|head| fits_header(form, head, name, wide, self.budget)),
         }
     }
 
@@ -400,10 +404,14 @@ fn is_of_requests(subject: &AccessSubject) -> bool {
 }
 
 fn fits(form: &AccessMatcher, value: &str) -> bool {
+    fits_bytes(form, value.as_bytes())
+}
+
+fn fits_bytes(form: &AccessMatcher, value: &[u8]) -> bool {
     match form {
-        AccessMatcher::Exact(text) => value == &**text,
-        AccessMatcher::Prefix(text) => value.starts_with(&**text),
-        AccessMatcher::Suffix(text) => value.ends_with(&**text),
+        AccessMatcher::Exact(text) => value == text.as_bytes(),
+        AccessMatcher::Prefix(text) => value.starts_with(text.as_bytes()),
+        AccessMatcher::Suffix(text) => value.ends_with(text.as_bytes()),
         AccessMatcher::Present => !value.is_empty(),
         // Only paths and addresses are compared with these.
         AccessMatcher::Template(_) | AccessMatcher::Block(_) => false,
@@ -450,38 +458,64 @@ fn fits_any_case(form: &AccessMatcher, value: &str) -> bool {
 }
 
 /// Several fields of a name are one list (RFC 9110, section 5.3), which is what is compared.
-/// A test that looks at every reading also takes each field alone, and names that servers may take
-/// for this one.
-fn fits_header(form: &AccessMatcher, head: &Head<'_>, name: &str, wide: bool) -> bool {
-    let is_it = |sent: &str| sent.eq_ignore_ascii_case(name);
-    fits_fields(form, head, is_it, wide)
-        || (wide && fits_fields(form, head, |sent| is_read_as(sent, name), wide))
-}
-
-fn fits_fields(
+/// A test that looks at every reading also takes each field alone and each member of the list, and
+/// names that servers may take for this one. One that does not goes by the text as a whole, and
+/// where that may be longer than what is asked for, each field has to fit as well: servers may take
+/// the last.
+fn fits_header(
     form: &AccessMatcher,
     head: &Head<'_>,
-    is_it: impl Fn(&str) -> bool,
+    name: &str,
     wide: bool,
+    budget: &Budget,
 ) -> bool {
-    let text = |value| -> Cow<'_, str> { String::from_utf8_lossy(value) };
-    let mut fields = head
-        .fields
-        .iter()
-        .filter(|field| is_it(field.name))
-        .map(|field| text(field.value));
-    let Some(first) = fields.next() else {
+    let named = || values_of(head, move |sent| sent.eq_ignore_ascii_case(name));
+    let read = || values_of(head, move |sent| is_read_as(sent, name));
+    if !budget.take(read().map(<[u8]>::len).sum::<usize>() / BYTES_OF_STEP) {
+        return wide;
+    }
+    if !wide {
+        let is_whole = matches!(form, AccessMatcher::Exact(_));
+        return fits_list(form, named()) && (is_whole || named().all(|it| fits_bytes(form, it)));
+    }
+    if fits_list(form, named()) || fits_list(form, read()) {
+        return true;
+    }
+    let commas = read().map(|it| memchr::memchr_iter(b',', it).count());
+    if !budget.take(commas.sum::<usize>() / 4) {
+        return true;
+    }
+    read().any(|it| fits_bytes(form, it) || members(it).any(|it| fits_bytes(form, it)))
+}
+
+/// The values of the fields whose names are it.
+fn values_of<'a>(
+    head: &'a Head<'_>,
+    is_it: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = &'a [u8]> {
+    let fields = head.fields.iter();
+    fields
+        .filter(move |field| is_it(field.name))
+        .map(|field| field.value)
+}
+
+/// The members of a list, as far as commas divide it: of quotes servers think differently.
+fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Whether the list that fields are together fits.
+fn fits_list<'a>(form: &AccessMatcher, mut values: impl Iterator<Item = &'a [u8]>) -> bool {
+    let Some(first) = values.next() else {
         return false;
     };
-    let mut is_fit = wide && fits(form, &first);
-    let mut joined = first;
-    for value in fields {
-        is_fit |= wide && fits(form, &value);
-        let list = joined.to_mut();
-        list.push(',');
-        list.push_str(&value);
+    let mut list = Cow::Borrowed(first);
+    for value in values {
+        let list = list.to_mut();
+        list.push(b',');
+        list.extend_from_slice(value);
     }
-    is_fit || fits(form, &joined)
+    fits_bytes(form, &list)
 }
 
 #[cfg(test)]

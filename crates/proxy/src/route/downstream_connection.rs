@@ -224,6 +224,13 @@ impl DownstreamConnection {
         }
     }
 
+    /// So many bytes are held for the connection, also while it waits for a request.
+    pub fn keep(&self, bytes: usize) {
+        if let Some(seat) = &self.seat {
+            seat.keep(bytes);
+        }
+    }
+
     /// The connection has a request to serve.
     pub fn work(&self) {
         if let Some(seat) = &self.seat {

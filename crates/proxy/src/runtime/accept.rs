@@ -132,17 +132,24 @@ impl Acceptor {
             self.worker.local.counts.add(Count::Closed);
             return;
         };
-        if kind.is_stream() && !may_come(&self.worker, &visit) {
+        // Where clients are introduced, nothing is known of them before.
+        let is_introduced = !visit.is_captured && self.introduces_at(visit.port);
+        if kind.is_stream() && !is_introduced && !may_come(&self.worker, &visit) {
             self.worker.local.counts.add(Count::Closed);
             return;
         }
         let handshaking = self.handshaking.clone();
         // Servers may speak first where streams are served, and where a workload is captured.
-        let has_to_ask = kind.is_tls || kind.protocol != ListenerProtocol::Tcp;
-        let is_heard = has_to_ask && !visit.is_captured;
+        let is_heard = (kind.has_to_ask() && !visit.is_captured) || is_introduced;
         let hush = is_heard.then(|| self.worker.local.room.enter(source_of(visit.peer())));
         let greeting = greet(connected, handshaking, visit, kind, (tcp, hush));
         task::spawn_local("greeting", greeting);
+    }
+
+    /// Whether every connection at a port begins with a header that introduces its client.
+    fn introduces_at(&self, port: u16) -> bool {
+        let introductions = self.worker.local.introductions.as_ref();
+        introductions.is_some_and(|it| it.are_asked_at(port))
     }
 
     /// The listener that a connection belongs to; none where that is gone, or there is none.
@@ -273,7 +280,7 @@ mod tests {
 
     // What each connection takes beside what rustls allocates, whether or not it does anything:
     // room for the largest of its waits. A wait that is rare and large goes into a box.
-    const _: () = assert!(bytes_of(serve) <= 3_072, "a connection takes little");
+    const _: () = assert!(bytes_of(serve) <= 3_136, "a connection takes little");
     // A silent connection has this, its place in the table and what the run-time keeps of a task
     // and a socket; docs/tuning.md states the sum as it was measured.
     const _: () = assert!(

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
 use super::introduce::introduce;
-use super::open::Kind;
+use super::open::{Kind, may_come};
 use crate::admission::room::Hush;
 use crate::admission::silent::source_of;
 use crate::codec::buffer::Buffer;
@@ -58,6 +58,11 @@ pub(super) async fn hear(
             return None;
         }
         hush.come_from(source_of(visit.client.ip()));
+    }
+    if !kind.has_to_ask() {
+        // The server may be the one that speaks first.
+        let may_come = !kind.is_stream() || may_come(worker, visit);
+        return may_come.then(Start::default);
     }
     hush.deadline().set(match kind.is_tls {
         true => limits.handshake_timeout,

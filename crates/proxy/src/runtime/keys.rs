@@ -24,6 +24,7 @@ use crate::codec::response;
 use crate::limits::Limits;
 use crate::route::access_policies::AccessPolicies;
 use crate::route::keys::{KeySet, KeySlot};
+use crate::telemetry::sparse::SparseLines;
 use crate::upstream::secure;
 
 /// How long keys are used before they are fetched again.
@@ -35,6 +36,9 @@ static WAITS: Waits = Waits {
     second: Duration::from_secs(2)..=Duration::from_secs(2),
     max: Duration::from_secs(30)..=Duration::from_secs(30),
 };
+
+/// The lines about keys that could not be fetched; each time is counted.
+static LINES: SparseLines = SparseLines::untold();
 
 /// The most sets of keys.
 const SETS_MAX: usize = 1_024;
@@ -146,7 +150,9 @@ async fn keep(slot: Weak<KeySlot>, config: Arc<ClientConfig>, counters: Counters
                 REFRESH
             }
             Err(error) => {
-                tracing::warn!(url = %slot.url, %error, "keys could not be fetched");
+                if let Some(left_out) = LINES.admit() {
+                    tracing::warn!(url = %slot.url, %error, left_out, "keys could not be fetched");
+                }
                 counters.failed.inc();
                 backoff.fail()
             }

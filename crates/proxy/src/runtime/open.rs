@@ -80,6 +80,11 @@ impl Kind {
         is_plain && self.protocol == ListenerProtocol::Tcp
     }
 
+    /// Whether its client speaks first, so that nothing is done before it has.
+    pub(super) fn has_to_ask(self) -> bool {
+        self.is_tls || self.protocol != ListenerProtocol::Tcp
+    }
+
     /// The protocols that first bytes have to tell apart; `None` where nothing is to be found out.
     fn question(self) -> Option<KnownProtocols> {
         let is_permissive = self.mutual == MutualTls::Permissive;

@@ -273,7 +273,10 @@ async fn sweep(worker: Rc<Worker>) {
         }
         // What was freed is seen a little later, and then nobody else has to go.
         if pressure.used() >= std::mem::replace(&mut used, pressure.used()) {
-            worker.local.fairness.relieve(&worker.local.counts);
+            let local = &worker.local;
+            local.fairness.relieve(&local.counts);
+            let excess = local.fairness.holdings.excess_of_nobody();
+            local.room.relieve(excess);
         }
         if pressure.step() > std::mem::replace(&mut step, pressure.step()) {
             worker.wake();

@@ -101,9 +101,12 @@ pub async fn serve(room: StreamContext<'_>, visit: &DownstreamConnection, mut ta
         look: Deadline::new(),
         is_leaving: false,
     };
-    let streams = (&mut taken.client, &mut led.connection.stream);
+    let streams = (&mut taken.client, &mut *led.connection.stream);
     let idle_timeout = stream_route.idle_timeout;
     let ending = copy(watch, streams, &mut duplex, idle_timeout, &mut account).await;
+    if matches!(ending, Ending::Done | Ending::Idle | Ending::Removed) {
+        led.connection.stream.end();
+    }
     let (received, sent) = (duplex.bytes_received(), duplex.bytes_sent());
     account.finish(room.local, ending, received, sent);
 }

@@ -3,9 +3,11 @@
 //!
 //! A label never grows with the number of domains: a page has at most [`SERIES_MAX`] sets of
 //! labels, at most [`BOOKS_MAX`] upstreams have a book, and there are at most [`PAGES_MAX`] pages
-//! of workloads. Whatever is beyond is counted in a series of its own, so that sums stay right,
+//! of workloads. Of books and pages, a namespace has at most as many as are free then, so that none
+//! can use them up. Whatever is beyond is counted in a series of its own, so that sums stay right,
 //! and a metric says that it was.
 
+mod shares;
 mod show;
 
 use std::fmt;
@@ -19,11 +21,12 @@ use myriad_model::{Metric, Name, Origin, OriginKind, TagValue};
 
 use super::recording::Recording;
 use super::workloads::{Met, WORKLOADS_MAX, WorkloadId, Workloads};
+use shares::BookShares;
 
 pub use show::{Workload, register};
 
-/// The most upstreams that have a book.
-pub const BOOKS_MAX: usize = 512;
+/// The most upstreams that have a book. Those of one namespace are at most half of them.
+pub const BOOKS_MAX: usize = 1_024;
 
 /// The most sets of labels of an upstream per worker, the last of which is for all others.
 pub const SERIES_MAX: usize = 32;
@@ -51,8 +54,9 @@ pub const BOUNDS: [f64; 19] = [
     3_600_000.0,
 ];
 
-/// The most pages of workloads of the mesh, of all books and workers.
-pub const PAGES_MAX: usize = 4_096;
+/// The most pages of workloads of the mesh, of all books and workers. Those of the workloads of one
+/// namespace are at most half of them.
+pub const PAGES_MAX: usize = 8_192;
 
 /// How many places a node on the way to a workload's page has.
 const FANOUT: usize = 32;
@@ -77,13 +81,11 @@ pub enum Reporter {
 /// All books of a process.
 pub struct Library {
     books: Mutex<Vec<Weak<Book>>>,
-    count: Arc<AtomicUsize>,
+    shares: Arc<BookShares>,
     /// The books of requests that have no upstream, by reporter.
     nowhere: [Arc<Book>; 2],
     /// The books of upstreams beyond [`BOOKS_MAX`], likewise.
     others: [Arc<Book>; 2],
-    /// The workloads that requests came from or went to.
-    workloads: Workloads,
     /// The identity of the proxy itself, as its certificate says.
     own: ArcSwapOption<Met>,
     /// The changes to the metrics.
@@ -93,9 +95,12 @@ pub struct Library {
 }
 
 /// The properties that all books share.
-#[derive(Default)]
 struct Bounds {
     pages: AtomicUsize,
+    /// The pages of each namespace's workloads, at the place of the first of them.
+    pages_of: Box<[AtomicUsize]>,
+    /// The workloads that requests came from or went to.
+    workloads: Workloads,
     /// How often something was counted together with others, since a maximum was reached.
     overflows: Counter,
 }
@@ -106,8 +111,8 @@ pub struct Book {
     reporter: Reporter,
     /// One for each worker.
     sheets: Box<[Sheet]>,
-    /// Taken back when the book goes.
-    count: Option<Arc<AtomicUsize>>,
+    /// Where its place is given back when it goes.
+    shares: Option<Arc<BookShares>>,
     bounds: Arc<Bounds>,
 }
 
@@ -184,7 +189,7 @@ const OVERFLOW: Labels = Labels {
 impl Library {
     /// An empty library for so many workers.
     pub fn new(workers: usize) -> Self {
-        let bounds = Arc::<Bounds>::default();
+        let bounds = Arc::new(Bounds::new());
         let named = |text: &str| {
             [Reporter::Source, Reporter::Destination].map(|reporter| {
                 let to = Destination::called(text);
@@ -193,10 +198,9 @@ impl Library {
         };
         Library {
             books: Mutex::default(),
-            count: Arc::default(),
+            shares: Arc::new(BookShares::new(BOOKS_MAX)),
             nowhere: named("unknown"),
             others: named("overflow"),
-            workloads: Workloads::new(bounds.overflows.clone()),
             own: ArcSwapOption::empty(),
             recording: ArcSwapOption::empty(),
             workers,
@@ -216,7 +220,7 @@ impl Library {
 
     /// The number of the workload that has shown this certificate of the mesh, which was verified.
     pub fn meet(&self, leaf: &[u8]) -> WorkloadId {
-        self.workloads.meet(leaf)
+        self.bounds.workloads.meet(leaf)
     }
 
     /// The book of requests that have no upstream.
@@ -230,9 +234,8 @@ impl Library {
 
     /// A book for an upstream, with its first traffic.
     pub fn open(&self, name: &Name, origin: Option<&Origin>, reporter: Reporter) -> Arc<Book> {
-        let before = self.count.fetch_add(1, Relaxed);
-        if before >= BOOKS_MAX {
-            self.count.fetch_sub(1, Relaxed);
+        let destination = Destination::of(name, origin, reporter);
+        if !self.shares.take(&destination.namespace) {
             self.bounds.overflows.inc();
             let [source, destination] = &self.others;
             return match reporter {
@@ -241,11 +244,11 @@ impl Library {
             };
         }
         let book = Arc::new(Book::new(
-            Destination::of(name, origin, reporter),
+            destination,
             reporter,
             self.workers,
             self.bounds.clone(),
-            Some(self.count.clone()),
+            Some(self.shares.clone()),
         ));
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         if books.len() == books.capacity() {
@@ -260,6 +263,42 @@ impl Library {
         let books = books.iter().filter_map(Weak::upgrade);
         let special = self.nowhere.iter().chain(&self.others);
         books.chain(special.cloned()).collect()
+    }
+}
+
+impl Bounds {
+    fn new() -> Self {
+        let overflows = Counter::default();
+        Bounds {
+            pages: AtomicUsize::default(),
+            pages_of: (0..WORKLOADS_MAX).map(|_| AtomicUsize::default()).collect(),
+            workloads: Workloads::new(overflows.clone()),
+            overflows,
+        }
+    }
+
+    /// Takes a page for a workload, if its namespace has fewer than are free.
+    fn take_page(&self, workload: WorkloadId) -> bool {
+        let all = self.pages.fetch_add(1, Relaxed);
+        let own = self.pages_of(workload);
+        let own = own.map_or(0, |own| own.fetch_add(1, Relaxed));
+        let has_room = own < PAGES_MAX.saturating_sub(all);
+        if !has_room {
+            self.give_back(workload);
+        }
+        has_room
+    }
+
+    fn give_back(&self, workload: WorkloadId) {
+        self.pages.fetch_sub(1, Relaxed);
+        if let Some(own) = self.pages_of(workload) {
+            own.fetch_sub(1, Relaxed);
+        }
+    }
+
+    fn pages_of(&self, workload: WorkloadId) -> Option<&AtomicUsize> {
+        let first = self.workloads.first_of_namespace(workload);
+        self.pages_of.get(first.index())
     }
 }
 
@@ -316,13 +355,13 @@ impl Book {
         reporter: Reporter,
         workers: usize,
         bounds: Arc<Bounds>,
-        count: Option<Arc<AtomicUsize>>,
+        shares: Option<Arc<BookShares>>,
     ) -> Book {
         Book {
             destination,
             reporter,
             sheets: (0..workers).map(|_| Sheet::default()).collect(),
-            count,
+            shares,
             bounds,
         }
     }
@@ -340,8 +379,7 @@ impl Book {
         }
         // The page of whatever is beyond is always there.
         let is_bound = workload != WorkloadId::OVERFLOW;
-        if is_bound && self.bounds.pages.fetch_add(1, Relaxed) >= PAGES_MAX {
-            self.bounds.pages.fetch_sub(1, Relaxed);
+        if is_bound && !self.bounds.take_page(workload) {
             self.bounds.overflows.inc();
             return Some(sheet.slot(WorkloadId::OVERFLOW)?.get_or_init(new));
         }
@@ -385,12 +423,12 @@ impl fmt::Debug for Book {
 
 impl Drop for Book {
     fn drop(&mut self) {
-        if let Some(count) = &self.count {
-            count.fetch_sub(1, Relaxed);
+        if let Some(shares) = &self.shares {
+            shares.give_back(&self.destination.namespace);
         }
-        let is_bound = |(id, _): &(WorkloadId, &SeriesPage)| *id > WorkloadId::OVERFLOW;
-        let bound = self.pages().filter(is_bound).count();
-        self.bounds.pages.fetch_sub(bound, Relaxed);
+        let is_bound = |id: &WorkloadId| *id > WorkloadId::OVERFLOW;
+        let workloads = self.pages().map(|(id, _)| id).filter(is_bound);
+        workloads.for_each(|id| self.bounds.give_back(id));
     }
 }
 

@@ -4,6 +4,7 @@
 //! is counted for it without a look at any name.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -13,7 +14,8 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-/// The most workloads that are told apart. They are never forgotten, as counters never are.
+/// The most workloads that are told apart. They are never forgotten, as counters never are; a
+/// namespace has at most as many as are free then, so that none can use them up.
 pub const WORKLOADS_MAX: usize = 1_024;
 
 /// The longest identity in bytes (SPIFFE, section 2.3).
@@ -33,9 +35,10 @@ pub struct Met {
 }
 
 /// All workloads of a process.
-#[derive(Default)]
 pub struct Workloads {
     known: Mutex<Known>,
+    /// The number of the first workload of the same namespace, for each.
+    firsts: Box<[AtomicU16]>,
     /// How often one was one too many.
     overflows: Counter,
 }
@@ -44,6 +47,8 @@ pub struct Workloads {
 struct Known {
     ids: HashMap<Arc<Met>, WorkloadId, RandomState>,
     all: Vec<Arc<Met>>,
+    /// The first workload of each namespace, and how many there are.
+    namespaces: HashMap<Box<str>, (WorkloadId, usize), RandomState>,
 }
 
 impl WorkloadId {
@@ -116,28 +121,45 @@ impl Workloads {
     pub fn new(overflows: Counter) -> Self {
         Workloads {
             known: Mutex::default(),
+            firsts: (0..WORKLOADS_MAX).map(|_| AtomicU16::default()).collect(),
             overflows,
         }
     }
 
     /// The number of the workload that has shown this certificate, which was verified.
     pub fn meet(&self, leaf: &[u8]) -> WorkloadId {
-        let Some(met) = Met::read(leaf) else {
-            return WorkloadId::UNKNOWN;
-        };
+        Met::read(leaf).map_or(WorkloadId::UNKNOWN, |met| self.number(met))
+    }
+
+    /// The number of a workload.
+    pub(super) fn number(&self, met: Met) -> WorkloadId {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = known.ids.get(&met) {
             return *id;
         }
-        if known.all.len() >= WORKLOADS_MAX - WorkloadId::RESERVED {
+        let id = WorkloadId::at(known.all.len() + WorkloadId::RESERVED);
+        let free = WORKLOADS_MAX.saturating_sub(known.all.len() + WorkloadId::RESERVED);
+        let of_namespace = known.namespaces.get(met.namespace()).copied();
+        let (first, count) = of_namespace.unwrap_or((id, 0));
+        if count >= free {
             self.overflows.inc();
             return WorkloadId::OVERFLOW;
         }
-        let id = WorkloadId::at(known.all.len() + WorkloadId::RESERVED);
+        let namespace = met.namespace().into();
+        known.namespaces.insert(namespace, (first, count + 1));
+        if let Some(slot) = self.firsts.get(id.index()) {
+            slot.store(first.to_bits(), Relaxed);
+        }
         let met = Arc::new(met);
         known.all.push(met.clone());
         known.ids.insert(met, id);
         id
+    }
+
+    /// The first workload that was met of the namespace of one.
+    pub fn first_of_namespace(&self, workload: WorkloadId) -> WorkloadId {
+        let first = self.firsts.get(workload.index());
+        WorkloadId::from_bits(first.map_or(0, |first| first.load(Relaxed)))
     }
 
     /// All of them, by number.
@@ -170,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_workload_is_known_by_its_certificate_whoever_signed_it() {
-        let workloads = Workloads::default();
+        let workloads = Workloads::new(Counter::default());
         let names = WorkloadNames {
             workload: "cart-v1".into(),
             ..WorkloadNames::default()
@@ -192,17 +214,30 @@ mod tests {
         assert_eq!(workloads.meet(b"no certificate"), WorkloadId::UNKNOWN);
     }
 
+    fn met(namespace: &str, number: usize) -> Met {
+        Met {
+            principal: format!("spiffe://a/ns/{namespace}/sa/c{number}").into(),
+            names: WorkloadNames::default(),
+        }
+    }
+
     #[test]
-    fn workloads_beyond_the_maximum_are_one() {
+    fn a_namespace_that_fills_its_part_leaves_as_much_to_others() {
         let overflows = Counter::default();
         let workloads = Workloads::new(overflows.clone());
-        {
-            let mut known = workloads.known.lock().unwrap();
-            let met = Met::read(&leaf("spiffe://a/ns/b/sa/c", None)).unwrap();
-            known.all = vec![met.into(); WORKLOADS_MAX - 2];
-        }
-        let other = leaf("spiffe://a/ns/b/sa/other", None);
-        assert_eq!(workloads.meet(&other), WorkloadId::OVERFLOW);
-        assert_eq!(overflows.get(), 1);
+        let fill = |namespace: &str| {
+            let ids = (0..WORKLOADS_MAX).map(|number| workloads.number(met(namespace, number)));
+            ids.filter(|id| *id != WorkloadId::OVERFLOW).count()
+        };
+        let places = WORKLOADS_MAX - 2;
+        assert_eq!(fill("evil"), places / 2);
+        assert_eq!(overflows.get(), (WORKLOADS_MAX - places / 2) as u64);
+        assert_eq!(fill("evil"), places / 2, "those that are known stay so");
+        assert!(fill("shop") > places / 5, "others have room");
+        let id = workloads.number(met("shop", 7));
+        let first = workloads.number(met("shop", 0));
+        assert_eq!(workloads.first_of_namespace(id), first);
+        assert_ne!(workloads.number(met("blog", 0)), WorkloadId::OVERFLOW);
+        assert!(workloads.all().len() <= WORKLOADS_MAX);
     }
 }

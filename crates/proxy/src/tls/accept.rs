@@ -5,7 +5,9 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
+use std::time::Duration;
 
+use myriad_base::clock;
 use myriad_model::{ClientAuth, ClientAuthMode, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
@@ -18,11 +20,13 @@ use super::gate::Gate;
 use super::hello::{self, Hello};
 use super::key::ParsedKeys;
 use super::tickets::TicketKeys;
+use super::turns::HandshakeTurn;
 use super::{client, shown};
 use crate::admission::share::Owner;
 use crate::admission::spaces::spots;
 use crate::codec::buffer::Buffer;
 use crate::limits::{Limits, Reached};
+use crate::net::deadline::Deadline;
 use crate::net::record::Tls;
 use crate::route::certificate::Parsed;
 use crate::route::challenge::ChallengeEntry;
@@ -38,6 +42,10 @@ use crate::telemetry::refusal::PeerRefusal;
 /// The memory of a handshake that waits for its client, in bytes, beside what has arrived: about
 /// what rustls keeps of its keys, transcript and messages.
 const HANDSHAKE_BYTES: usize = 8 << 10;
+
+/// The longest that a handshake which waits for its client keeps its slot. What is left to do for
+/// it then is cheap, and its memory is counted as held.
+const SLOT_TIME: Duration = Duration::from_secs(1);
 
 /// Settings of handshakes that no domain answers for.
 static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default);
@@ -229,7 +237,7 @@ impl Handshakes {
             hello::refuse_name(&mut tcp).await;
             return Err(HandshakeError::UnknownName);
         };
-        let _turn = gate.enter(choice.owner).await?;
+        let turn = gate.enter(choice.owner).await?;
         if hello::is_gone(&tcp).await {
             return Err(HandshakeError::Io(io::ErrorKind::UnexpectedEof.into()));
         }
@@ -245,23 +253,8 @@ impl Handshakes {
         let tls = Tls::server(tcp, config, hello.received.filled())?;
         drop(hello.received);
         let mut tls = Box::new(tls);
-        let offer = choice.offer();
-        let mut held = gate.local.fairness.holdings.connection();
-        held.belong(spots(choice.owner.namespace));
-        let mut until = i64::MAX;
-        let shaking = poll_fn(|context| {
-            let step = tls.poll_handshake(context, &mut |step| {
-                with_chosen(&offer, &mut until, step);
-            });
-            if step.is_pending() {
-                // The client may take its time from here on.
-                if !held.may_grow() {
-                    return Poll::Ready(Err(HandshakeError::Shed));
-                }
-                held.set(HANDSHAKE_BYTES + tls.buffered());
-            }
-            step.map_err(HandshakeError::Io)
-        });
+        let (offer, owner) = (choice.offer(), choice.owner);
+        let shaking = Box::pin(shake(&mut tls, (&offer, owner), turn, gate));
         timeout(gate.local.limits.handshake_timeout, shaking).await??;
         let secured = choice.secured(&tls, hello.sni, &gate.local.counts);
         Ok(Accepted::Secured(tls, secured, stream_route))
@@ -324,6 +317,58 @@ impl Handshakes {
     }
 }
 
+/// Does a handshake, in one turn, or in two where the client has to be asked for another key share:
+/// the signature then comes after its second hello.
+async fn shake(
+    tls: &mut Tls,
+    (offer, owner): (&Offer, Owner),
+    turn: HandshakeTurn<'_>,
+    gate: &Gate<'_>,
+) -> Result<(), HandshakeError> {
+    let mut held = gate.local.fairness.holdings.connection();
+    held.belong(spots(owner.namespace));
+    let (slow, mut turn) = (Deadline::new(), Some(turn));
+    let (mut until, mut is_asked_again) = (i64::MAX, false);
+    loop {
+        let mut is_begun = false;
+        let is_done = poll_fn(|context| {
+            let began = (!is_begun).then(clock::processor_time);
+            let step = tls.poll_handshake(context, &mut |step| {
+                with_chosen(offer, &mut until, step);
+            });
+            if let Some(began) = began {
+                let cost = clock::processor_time().saturating_sub(began);
+                gate.turns.spend(cost);
+                slow.set(SLOT_TIME);
+                is_begun = true;
+            }
+            if step.is_pending() {
+                // The client may take its time from here on.
+                if !held.may_grow() {
+                    return Poll::Ready(Err(HandshakeError::Shed));
+                }
+                held.set(HANDSHAKE_BYTES + tls.buffered());
+                let kind = tls.handshake_kind();
+                if !is_asked_again && kind == Some(HandshakeKind::FullWithHelloRetryRequest) {
+                    return Poll::Ready(Ok(false));
+                }
+                if slow.poll_passed(context).is_ready() {
+                    slow.unset();
+                    turn = None;
+                }
+            }
+            step.map_ok(|()| true).map_err(HandshakeError::Io)
+        });
+        if is_done.await? {
+            return Ok(());
+        }
+        is_asked_again = true;
+        drop(turn.take());
+        poll_fn(|context| tls.tcp().poll_read_ready(context)).await?;
+        turn = Some(gate.turn(owner).await?);
+    }
+}
+
 /// Shows an authority the answer that it asks for.
 async fn answer_challenge(
     tcp: TcpStream,
@@ -333,14 +378,14 @@ async fn answer_challenge(
 ) -> Result<Accepted, HandshakeError> {
     let owner = entry.sealed.resource().zip(entry.answer());
     let owner = owner.map(|(resource, answer)| Owner::of(&resource.origin, &answer.host));
-    let _turn = gate.enter(owner.unwrap_or_default()).await?;
+    let owner = owner.unwrap_or_default();
+    let turn = gate.enter(owner).await?;
     let shown = entry.shown(challenge::certificate);
     let offer = Offer::from_iter([shown.ok_or(HandshakeError::UnknownName)?]);
     let config = challenge::config(chosen())?;
     let mut tls = Box::new(Tls::server(tcp, config, hello.received.filled())?);
     drop(hello.received);
-    let shaking =
-        poll_fn(|context| tls.poll_handshake(context, &mut |step| with_chosen(&offer, step)));
+    let shaking = Box::pin(shake(&mut tls, (&offer, owner), turn, gate));
     timeout(gate.local.limits.handshake_timeout, shaking).await??;
     gate.local.counts.add(Count::HandshakeFull);
     Ok(Accepted::Answered)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::accept::HandshakeError;
 use super::turns::{HandshakeTurn, HandshakeTurns};
 use crate::admission::share::Owner;
+use crate::admission::silent::source_of;
 use crate::limits::Reached;
 use crate::local::Local;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -28,11 +29,20 @@ impl Gate<'_> {
     /// The domain has more than its share of connections, memory is short, or the wait was too
     /// long.
     pub async fn enter(&self, owner: Owner) -> Result<HandshakeTurn<'_>, HandshakeError> {
-        let (limits, counts) = (&self.local.limits, &self.local.counts);
+        let counts = &self.local.counts;
         if !self.visit.belong_to(owner, self.local) {
             counts.add(Count::ShareConnections);
             return Err(HandshakeError::Shed);
         }
+        self.turn(owner).await
+    }
+
+    /// Waits for a turn of a domain to which the connection belongs already.
+    ///
+    /// # Errors
+    /// Memory is short, or the wait was too long.
+    pub async fn turn(&self, owner: Owner) -> Result<HandshakeTurn<'_>, HandshakeError> {
+        let (limits, counts) = (&self.local.limits, &self.local.counts);
         let shares = &self.local.fairness.handshakes;
         if let Some(turn) = self.turns.begin(owner, shares) {
             return Ok(turn);
@@ -44,7 +54,8 @@ impl Gate<'_> {
         if shares.is_scarce() {
             counts.add(Count::HandshakeQueued);
         }
-        within(limits.turn_timeout, self.turns.wait(owner))
+        let source = source_of(self.visit.client.ip());
+        within(limits.turn_timeout, self.turns.wait(owner, source))
             .await
             .ok_or_else(|| {
                 counts.add_reached(Reached::TurnTimeout);

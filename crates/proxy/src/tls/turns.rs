@@ -1,21 +1,25 @@
-//! The order of handshakes: namespaces take turns and in each of them its domains, a few handshakes
-//! in each turn of the worker's loop, so that a flood of them delays neither the handshakes of
-//! others nor requests.
+//! The order of handshakes: namespaces take turns, in each of them its domains and in each of those
+//! the sources of clients, a few handshakes in each turn of the worker's loop, so that a flood of
+//! them delays neither the handshakes of others nor requests.
 //!
 //! A handshake costs one signature, on the worker's own core, and a slot until its client has
-//! answered. While fewer come than a turn of the loop has room for, and there are slots, nobody
-//! waits.
+//! answered, or has let it wait for long. While fewer come than a turn of the loop has room for,
+//! and there are slots, nobody waits. How many a turn has room for follows from what they cost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
 use crate::admission::share::{HeldShare, Owner, Shares};
 
-/// The handshakes in one turn of the loop.
+/// The most handshakes in one turn of the loop.
 const PER_TURN: usize = 8;
+
+/// About how long the handshakes of one turn may take together.
+const TURN_TIME: Duration = Duration::from_millis(2);
 
 /// How many domains that wait are looked at for one that may have another slot.
 const LOOKED_AT: usize = 64;
@@ -24,8 +28,10 @@ const LOOKED_AT: usize = 64;
 /// be connections.
 #[derive(Default)]
 pub struct HandshakeTurns {
-    /// How many may still go on in this turn.
-    left: Cell<usize>,
+    /// How many have gone on in this turn.
+    given: Cell<usize>,
+    /// The cost of a handshake, as a mean of which each new one is an eighth.
+    cost: Cell<Duration>,
     waiting: RefCell<Waiting>,
     begun: Notify,
 }
@@ -51,38 +57,56 @@ struct Waiting {
 struct Namespace {
     /// Its domains, in the order of their turns.
     order: VecDeque<u64>,
-    domains: HashMap<u64, VecDeque<oneshot::Sender<HeldShare>>>,
+    domains: HashMap<u64, Domain>,
+}
+
+/// The handshakes of one domain that wait.
+#[derive(Default)]
+struct Domain {
+    /// The sources of its clients, in the order of their turns.
+    order: VecDeque<u64>,
+    sources: HashMap<u64, VecDeque<oneshot::Sender<HeldShare>>>,
 }
 
 impl HandshakeTurns {
     /// A line in which nobody waits.
     pub fn new() -> Self {
-        HandshakeTurns {
-            left: Cell::new(PER_TURN),
-            ..HandshakeTurns::default()
-        }
+        HandshakeTurns::default()
     }
 
     /// The turn of a domain's handshake, where nobody waits and there is a slot.
     pub fn begin(&self, owner: Owner, slots: &Rc<Shares>) -> Option<HandshakeTurn<'_>> {
-        let left = self.left.get();
-        if left == 0 || !self.waiting.borrow().order.is_empty() {
+        let given = self.given.get();
+        if given >= self.per_turn() || !self.waiting.borrow().order.is_empty() {
             return None;
         }
         let slot = slots.take(owner, 0)?;
-        if left == PER_TURN {
+        if given == 0 {
             self.begun.notify_one();
         }
-        self.left.set(left - 1);
+        self.given.set(given + 1);
         Some(self.turn(slot))
     }
 
-    /// Waits until it is the turn of a domain.
-    pub async fn wait(&self, owner: Owner) -> HandshakeTurn<'_> {
+    /// Takes note of the processor time that a handshake has cost.
+    pub fn spend(&self, cost: Duration) {
+        let before = self.cost.get();
+        self.cost.set(before - before / 8 + cost / 8);
+    }
+
+    /// How many handshakes a turn has room for.
+    fn per_turn(&self) -> usize {
+        let cost = self.cost.get().as_micros().max(1);
+        let fit = TURN_TIME.as_micros() / cost;
+        usize::try_from(fit).unwrap_or(PER_TURN).clamp(1, PER_TURN)
+    }
+
+    /// Waits until it is the turn of a client's source in a domain.
+    pub async fn wait(&self, owner: Owner, source: u64) -> HandshakeTurn<'_> {
         // A slot that comes when nobody waits for it any more is free for the next.
         let _freed = Freed(self);
         let (sender, slot) = oneshot::channel();
-        self.waiting.borrow_mut().push(owner, sender);
+        self.waiting.borrow_mut().push(owner, source, sender);
         self.begun.notify_one();
         match slot.await {
             Ok(slot) => self.turn(slot),
@@ -98,16 +122,17 @@ impl HandshakeTurns {
             loop {
                 // All else that is ready goes first.
                 tokio::task::yield_now().await;
-                let mut left = PER_TURN;
-                while left > 0 && self.waiting.borrow_mut().next(slots) {
-                    left -= 1;
+                let most = self.per_turn();
+                let mut given = 0;
+                while given < most && self.waiting.borrow_mut().next(slots) {
+                    given += 1;
                 }
-                self.left.set(left);
-                if left > 0 {
+                self.given.set(given);
+                if given < most {
                     break;
                 }
             }
-            self.left.set(PER_TURN);
+            self.given.set(0);
         }
     }
 
@@ -128,14 +153,18 @@ impl Drop for Freed<'_> {
 }
 
 impl Waiting {
-    fn push(&mut self, owner: Owner, turn: oneshot::Sender<HeldShare>) {
+    fn push(&mut self, owner: Owner, source: u64, turn: oneshot::Sender<HeldShare>) {
         let namespace = self.namespaces.entry(owner.namespace).or_default();
         if namespace.order.is_empty() {
             self.order.push_back(owner.namespace);
         }
-        let queue = namespace.domains.entry(owner.domain).or_default();
-        if queue.is_empty() {
+        let domain = namespace.domains.entry(owner.domain).or_default();
+        if domain.order.is_empty() {
             namespace.order.push_back(owner.domain);
+        }
+        let queue = domain.sources.entry(source).or_default();
+        if queue.is_empty() {
+            domain.order.push_back(source);
         }
         queue.push_back(turn);
     }
@@ -178,10 +207,32 @@ enum Given {
 
 impl Namespace {
     fn next(&mut self, namespace: u64, slots: &Rc<Shares>) -> Given {
-        let Some(domain) = self.order.pop_front() else {
+        let Some(id) = self.order.pop_front() else {
             return Given::Nobody;
         };
-        let Some(queue) = self.domains.get_mut(&domain) else {
+        let Some(domain) = self.domains.get_mut(&id) else {
+            return Given::Nobody;
+        };
+        let owner = Owner {
+            namespace,
+            domain: id,
+        };
+        let given = domain.next(owner, slots);
+        if domain.order.is_empty() {
+            self.domains.remove(&id);
+        } else {
+            self.order.push_back(id);
+        }
+        given
+    }
+}
+
+impl Domain {
+    fn next(&mut self, owner: Owner, slots: &Rc<Shares>) -> Given {
+        let Some(source) = self.order.pop_front() else {
+            return Given::Nobody;
+        };
+        let Some(queue) = self.sources.get_mut(&source) else {
             return Given::Nobody;
         };
         while queue.front().is_some_and(oneshot::Sender::is_closed) {
@@ -189,7 +240,7 @@ impl Namespace {
         }
         let given = match queue.is_empty() {
             true => Given::Nobody,
-            false => match slots.take(Owner { namespace, domain }, 0) {
+            false => match slots.take(owner, 0) {
                 None => Given::Share,
                 Some(slot) => {
                     let turn = queue.pop_front();
@@ -199,10 +250,13 @@ impl Namespace {
                 }
             },
         };
-        if queue.is_empty() {
-            self.domains.remove(&domain);
-        } else {
-            self.order.push_back(domain);
+        match (queue.is_empty(), &given) {
+            (true, _) => {
+                self.sources.remove(&source);
+            }
+            // The slot was not to be had by anybody of the domain, so it is still its turn.
+            (false, Given::Share) => self.order.push_front(source),
+            (false, _) => self.order.push_back(source),
         }
         given
     }
@@ -216,15 +270,25 @@ mod tests {
     use myriad_base::task;
     use tokio::task::LocalSet;
 
-    use super::{HandshakeTurns, PER_TURN};
+    use super::{HandshakeTurns, PER_TURN, TURN_TIME};
     use crate::admission::share::{Owner, Shares};
 
     type Order = Vec<(u64, u64)>;
 
+    /// A namespace, a domain in it, and the source of a client.
+    type Handshake = ((u64, u64), u64);
+
     /// The order in which handshakes of these namespaces and domains get their turn, where each
     /// ends as soon as it has begun.
     async fn order(handshakes: Vec<(u64, u64)>, slots: usize) -> Order {
-        let order: Rc<RefCell<Order>> = Rc::default();
+        let of_one = handshakes.into_iter().map(|it| (it, 0)).collect();
+        let order = order_of(of_one, slots).await;
+        order.into_iter().map(|(it, _)| it).collect()
+    }
+
+    /// The same with the sources of clients.
+    async fn order_of(handshakes: Vec<Handshake>, slots: usize) -> Vec<Handshake> {
+        let order: Rc<RefCell<Vec<Handshake>>> = Rc::default();
         let turns = Rc::new(HandshakeTurns::new());
         let slots = Rc::new(Shares::new(slots, std::sync::Arc::default()));
         let told = order.clone();
@@ -232,15 +296,15 @@ mod tests {
             let (driven, of) = (turns.clone(), slots.clone());
             task::spawn_local("turns", async move { driven.run(&of).await });
             let mut all = Vec::new();
-            for (namespace, domain) in handshakes {
+            for ((namespace, domain), source) in handshakes {
                 let (turns, told, slots) = (turns.clone(), told.clone(), slots.clone());
                 let owner = Owner { namespace, domain };
                 all.push(task::spawn_local("handshake", async move {
                     let _turn = match turns.begin(owner, &slots) {
                         Some(turn) => turn,
-                        None => turns.wait(owner).await,
+                        None => turns.wait(owner, source).await,
                     };
-                    told.borrow_mut().push((namespace, domain));
+                    told.borrow_mut().push(((namespace, domain), source));
                     tokio::task::yield_now().await;
                 }));
             }
@@ -293,12 +357,49 @@ mod tests {
         let slots = Rc::new(Shares::new(1, std::sync::Arc::default()));
         let turns = HandshakeTurns::new();
         let first = turns.begin(owner, &slots);
-        let mut late = Box::pin(turns.wait(owner));
+        let mut late = Box::pin(turns.wait(owner, 0));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(late.as_mut().poll(&mut context).is_pending());
         drop((first, late));
         assert!(!turns.waiting.borrow_mut().next(&slots));
         assert_eq!(slots.held(), 0);
         assert!(turns.waiting.borrow().namespaces.is_empty());
+    }
+
+    #[tokio::test]
+    async fn sources_of_a_domain_take_turns_however_many_handshakes_one_of_them_has() {
+        let many = std::iter::repeat_n(((1, 1), 7), 200);
+        let all = many.chain([((1, 1), 8), ((1, 1), 9), ((1, 1), 8)]);
+        let order = order_of(all.collect(), 1_000).await;
+        assert_eq!(order.len(), 203);
+        let of = |source: u64| {
+            let places = order.iter().enumerate();
+            let own = places.filter(move |(_, (_, it))| *it == source);
+            own.map(|(place, _)| place).collect::<Vec<_>>()
+        };
+        assert!(of(8)[0] <= PER_TURN + 3, "{order:?}");
+        assert!(of(9)[0] <= PER_TURN + 3, "{order:?}");
+        assert!(of(8)[1] <= PER_TURN + 6, "{order:?}");
+    }
+
+    #[test]
+    fn a_turn_has_room_for_as_many_as_are_done_in_its_time() {
+        let owner = Owner::default();
+        let slots = Rc::new(Shares::new(1_000, std::sync::Arc::default()));
+        let begun = |cost: std::time::Duration| {
+            let turns = HandshakeTurns::new();
+            let mut all = Vec::new();
+            while let Some(turn) = turns.begin(owner, &slots) {
+                turns.spend(cost);
+                all.push(turn);
+            }
+            // As in further turns, once it is known what they cost.
+            (0..50).for_each(|_| turns.spend(cost));
+            (all.len(), turns.per_turn())
+        };
+        assert_eq!(begun(TURN_TIME / 20), (PER_TURN, PER_TURN));
+        assert_eq!(begun(TURN_TIME / 2).1, 2);
+        let (first, further) = begun(TURN_TIME * 2);
+        assert!(first <= PER_TURN / 2 && further == 1, "{first} {further}");
     }
 }

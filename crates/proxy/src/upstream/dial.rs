@@ -1,7 +1,7 @@
 //! The purpose of a connection to an endpoint, and how it begins.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +9,14 @@ use myriad_model::{Keepalive, Limits, SealedArc};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::endpoint_stream::reset_when_dropped;
 use super::entry::UpstreamEntry;
+use super::ports::PortDraw;
 use crate::balance::Endpoint;
 use crate::codec::proxy_header::Ends;
 use crate::failure::FailureKind;
 use crate::net::border::Border;
+use crate::random::rng::Rng;
 
 /// The purpose of a connection to an endpoint.
 #[derive(Clone, Copy)]
@@ -67,7 +70,11 @@ impl<'a> Dial<'a> {
 ///
 /// # Errors
 /// Nobody may be connected to at its address, or its socket does not open.
-pub async fn connect(target: &Endpoint, border: &Border) -> Result<TcpStream, FailureKind> {
+pub async fn connect(
+    target: &Endpoint,
+    border: &Border,
+    dice: &Rng,
+) -> Result<TcpStream, FailureKind> {
     // What is connected to from an address of its own is the workload beside this proxy.
     if target.manner.source.is_none() && !border.admits(target.address) {
         return Err(FailureKind::EndpointRefused);
@@ -76,7 +83,7 @@ pub async fn connect(target: &Endpoint, border: &Border) -> Result<TcpStream, Fa
     if border.leads_back(address, source) {
         return Err(FailureKind::EndpointRefused);
     }
-    let tcp = open(address, source).await;
+    let tcp = open(address, source, PortDraw::new(dice)).await;
     let tcp = tcp.map_err(|_| FailureKind::ConnectFailed)?;
     // A listener may have come meanwhile.
     match border.is_own(address, || tcp.local_addr().ok()) {
@@ -92,23 +99,49 @@ fn source(target: &Endpoint) -> Option<IpAddr> {
     target.manner.source.filter(|it| it.is_ipv4() == is_ipv4)
 }
 
-/// Opens a connection, from an address where one is said.
-async fn open(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
-    let Some(source) = source else {
-        return TcpStream::connect(address).await;
-    };
+/// Opens a connection, from an address where one is said, and from the first of the ports that is
+/// free.
+async fn open(
+    address: SocketAddr,
+    source: Option<IpAddr>,
+    ports: impl Iterator<Item = u16>,
+) -> io::Result<TcpStream> {
+    // The kernel puts the address in place of this that leads there.
+    let source = source.unwrap_or(match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    });
+    let mut failed = io::ErrorKind::AddrNotAvailable.into();
+    // From its own port a socket on this machine would connect to itself.
+    for port in ports.filter(|port| *port != address.port()) {
+        match open_from((source, port).into(), address).await {
+            Err(error) if is_taken(&error) => failed = error,
+            opened => return opened,
+        }
+    }
+    Err(failed)
+}
+
+async fn open_from(source: SocketAddr, address: SocketAddr) -> io::Result<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     // Without it every port would serve one connection only, whatever endpoint it leads to.
     socket.set_reuseaddr(true)?;
-    socket.bind((source, 0).into())?;
+    socket.bind(source)?;
     socket.connect(address).await
+}
+
+/// Whether somebody listens at a port, or there is a connection from it to the same endpoint.
+fn is_taken(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrInUse, AddrNotAvailable};
+    matches!(error.kind(), AddrInUse | AddrNotAvailable)
 }
 
 /// Sets up a socket that has just connected.
 pub fn settle(tcp: &TcpStream, keepalive: Option<Keepalive>) {
+    reset_when_dropped(tcp);
     // Without it small requests would wait for acknowledgements; with an error they do.
     let _ = tcp.set_nodelay(true);
     let Some(keepalive) = keepalive else {
@@ -126,4 +159,47 @@ pub fn settle(tcp: &TcpStream, keepalive: Option<Keepalive>) {
     }
     // A system that cannot is as good as one that was not asked.
     let _ = SockRef::from(tcp).set_tcp_keepalive(&probes);
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::{PortDraw, Rng, open};
+
+    #[tokio::test]
+    async fn connections_come_from_ports_that_were_drawn_and_pass_over_those_that_are_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let dice = Rng::new(address.port().into());
+        let known = open(address, None, PortDraw::new(&dice)).await.unwrap();
+        let known = (known.local_addr().unwrap().port(), known);
+        let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let other = elsewhere.local_addr().unwrap();
+        // A port from which another endpoint is connected to is free for this one.
+        let free = open(other, None, PortDraw::new(&dice)).await.unwrap();
+        let free = (free.local_addr().unwrap().port(), free);
+        // One that the endpoint has, one that it is connected to from, and one that is neither.
+        let ports = [address.port(), known.0, other.port(), free.0];
+        let opened = open(address, None, ports.into_iter()).await.unwrap();
+        assert_eq!(opened.local_addr().unwrap().port(), free.0);
+        // Each port may lead to several endpoints, and to each of them once.
+        let taken = open(address, None, ports.into_iter()).await;
+        assert_eq!(
+            taken.unwrap_err().kind(),
+            std::io::ErrorKind::AddrNotAvailable
+        );
+    }
+
+    #[tokio::test]
+    async fn where_nobody_listens_no_further_port_is_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let dice = Rng::new(1);
+        let mut draw = PortDraw::new(&dice);
+        let refused = open(address, None, draw.by_ref()).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(draw.count(), super::super::ports::TRIES_MAX as usize - 1);
+    }
 }

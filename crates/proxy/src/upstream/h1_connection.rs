@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use myriad_base::clock::{self, Instant};
-use myriad_model::{MeshTls, SealedArc, Version};
-use rustls::pki_types::ServerName;
+use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{ClientConfig, HandshakeKind};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::dial::{self, Dial};
+use super::endpoint_stream::EndpointStream;
 use super::idle::{Idle, IdleConnections, Leaving, Shelves};
 use super::secure::ClientConfigs;
 use crate::balance::Endpoint;
@@ -33,7 +36,7 @@ use crate::telemetry::refusal::{PeerRefusal, PeerSide};
 /// A connection to an endpoint.
 pub struct H1Connection {
     /// The bytes.
-    pub stream: Stream,
+    pub stream: EndpointStream,
     /// Whether it has served a request before.
     pub is_reused: bool,
     key: ConnectionKey,
@@ -243,6 +246,7 @@ impl H1Pool {
             self.forget(1);
             if is_alive(&mut waiting.connection.stream) {
                 waiting.connection.is_reused = true;
+                waiting.connection.stream.go_on();
                 self.local.counts.add(Count::UpstreamReused);
                 return Some(waiting.connection);
             }
@@ -264,7 +268,7 @@ impl H1Pool {
             Ok(stream) => {
                 self.local.counts.add(Count::UpstreamOpened);
                 Ok(H1Connection {
-                    stream,
+                    stream: EndpointStream::new(stream),
                     is_reused: false,
                     key: ConnectionKey::new(dial),
                     opened: clock::now(),
@@ -283,6 +287,7 @@ impl H1Pool {
     /// One that went beyond the limits takes the place of the one that has waited longest.
     pub fn keep(&self, mut connection: H1Connection, dial: &Dial<'_>) {
         connection.served = connection.served.saturating_add(1);
+        connection.stream.end();
         let limits = &self.local.limits;
         let mut timeout = limits.upstream_idle_timeout;
         if let Some(own) = dial.limits() {
@@ -428,43 +433,81 @@ impl H1Pool {
     }
 
     async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {
-        let manner = &dial.target.manner;
-        let mut tcp = dial::connect(dial.target, self.local.names.border()).await?;
+        let tcp = self.open(dial).await?;
+        match &dial.target.manner.tls {
+            None => Ok(Stream::Plain(tcp)),
+            // Boxed, because a handshake is large and short, and the request behind it neither.
+            Some(tls) => Ok(Stream::Tls(Box::pin(self.encrypt(tcp, tls, dial)).await?)),
+        }
+    }
+
+    /// Begins TLS with an endpoint, which it believes at this time.
+    async fn encrypt(
+        &self,
+        tcp: TcpStream,
+        tls: &UpstreamTls,
+        dial: &Dial<'_>,
+    ) -> Result<Box<Tls>, FailureKind> {
+        let is_http2 = dial.target.manner.is_http2;
+        let way = self
+            .configs
+            .get(tls, is_http2, dial.is_stream, dial.credentials);
+        let way = way.map_err(|_| FailureKind::UpstreamTrust)?;
+        let name = ServerName::try_from(server_name(dial))
+            .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));
+        let config = way.config.clone();
+        let mut session = self.shake_hands(tcp, config, name.clone(), dial).await?;
+        if session.handshake_kind() == Some(HandshakeKind::Resumed)
+            && !way.believes(&name, session.endpoint_chain(), unix_time())
+        {
+            // The certificate that it shows now decides. No request was sent to it.
+            way.forget(&name);
+            let tcp = self.open(dial).await?;
+            session = self.shake_hands(tcp, way.anew(), name, dial).await?;
+        }
+        if tls.mesh != MeshTls::None
+            && let Some(leaf) = session.endpoint_chain().first()
+        {
+            dial.target.set_met(self.local.library.meet(leaf));
+        }
+        Ok(session)
+    }
+
+    /// Opens a socket to an endpoint, and says on whose behalf where it is told.
+    async fn open(&self, dial: &Dial<'_>) -> Result<TcpStream, FailureKind> {
+        let mut tcp =
+            dial::connect(dial.target, self.local.names.border(), &self.local.dice).await?;
         dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
-        if let Some(version) = manner.proxy_protocol {
+        if let Some(version) = dial.target.manner.proxy_protocol {
             let header = proxy_header::write(version, dial.ends);
             let sent = tcp.write_all(&header).await;
             sent.map_err(|_| FailureKind::ConnectFailed)?;
         }
-        let Some(tls) = &manner.tls else {
-            return Ok(Stream::Plain(tcp));
-        };
-        let config = self
-            .configs
-            .get(tls, manner.is_http2, dial.is_stream, dial.credentials);
-        let config = config.map_err(|_| FailureKind::UpstreamTrust)?;
-        let name = ServerName::try_from(server_name(dial))
-            .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));
+        Ok(tcp)
+    }
+
+    /// Does the handshake with an endpoint, and tells where that is not believed.
+    async fn shake_hands(
+        &self,
+        tcp: TcpStream,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        dial: &Dial<'_>,
+    ) -> Result<Box<Tls>, FailureKind> {
         let session = Tls::client(tcp, config, name).map_err(|_| FailureKind::UpstreamTls)?;
         let mut session = Box::new(session);
-        poll_fn(|context| session.poll_handshake(context, &mut |step| step()))
-            .await
-            .map_err(|error| {
-                if let Some(refusal) = PeerRefusal::of(&error) {
-                    let side = match tls.mesh {
-                        MeshTls::None => PeerSide::Endpoint,
-                        _ => PeerSide::Mesh,
-                    };
-                    refusal.tell(dial.target.address, side, &self.local.counts);
-                }
-                FailureKind::UpstreamTls
-            })?;
-        if tls.mesh != MeshTls::None
-            && let Some(leaf) = session.endpoint_certificate()
-        {
-            dial.target.set_met(self.local.library.meet(leaf));
-        }
-        Ok(Stream::Tls(session))
+        let done = poll_fn(|context| session.poll_handshake(context, &mut |step| step())).await;
+        done.map_err(|error| {
+            if let Some(refusal) = PeerRefusal::of(&error) {
+                let side = match dial.target.tls().map(|tls| tls.mesh) {
+                    None | Some(MeshTls::None) => PeerSide::Endpoint,
+                    Some(_) => PeerSide::Mesh,
+                };
+                refusal.tell(dial.target.address, side, &self.local.counts);
+            }
+            FailureKind::UpstreamTls
+        })?;
+        Ok(session)
     }
 }
 
@@ -482,6 +525,11 @@ impl Drop for Queued<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
+}
+
+/// The time by which certificates are judged.
+fn unix_time() -> UnixTime {
+    UnixTime::since_unix_epoch(clock::since_epoch())
 }
 
 fn server_name(dial: &Dial<'_>) -> String {

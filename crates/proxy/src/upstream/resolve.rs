@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use myriad_base::clock::{self, Instant};
+use myriad_base::log::suppressed::Topic;
 use myriad_base::task;
 use myriad_model::{Balancer, Dns, DnsMode, DnsName, UpstreamOptions};
 use tokio::sync::Mutex;
@@ -15,6 +16,10 @@ use tokio::sync::Mutex;
 use crate::balance::{Endpoint, Member, Pool, TransportSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::net::names::{ADDRESSES_MAX, NameError, Names};
+use crate::telemetry::sparse::SparseLines;
+
+/// The lines about endpoints that cannot be chosen.
+static LINES: SparseLines = SparseLines::untold();
 
 /// How long it is kept that a name has no address, so that a broken one is not asked for by every
 /// request.
@@ -218,7 +223,12 @@ impl Shared {
         match tokio::task::spawn_blocking(building).await {
             Ok(pool) => pool,
             Err(error) => {
-                tracing::error!(%error, "endpoints cannot be chosen");
+                match LINES.admit() {
+                    Some(left_out) => {
+                        tracing::error!(%error, left_out, "endpoints cannot be chosen");
+                    }
+                    None => Topic::Failure.suppress(),
+                }
                 Pool::default()
             }
         }

@@ -12,14 +12,14 @@ use myriad_base::tls::{Anybody, Judge, ServerVerifier};
 use myriad_model::{MeshTls, SealedArc, TRUST_SUBJECT_MAX, UpstreamTls, Version};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
-    ClientSessionMemoryCache, Resumption, WebPkiServerVerifier,
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, WebPkiServerVerifier,
     verify_server_cert_signed_by_trust_anchor,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, SignatureVerificationAlgorithm,
-    UnixTime,
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName,
+    SignatureVerificationAlgorithm, UnixTime,
 };
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore, crypto};
@@ -45,7 +45,7 @@ const ROOTS: [&str; 3] = [
 /// The largest file of trusted certificates that is read, in bytes.
 const ROOTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The most endpoints of which a worker remembers a session, for each way to do TLS.
+/// The most sessions with endpoints that a worker remembers, for each way to do TLS.
 const SESSIONS_MAX: usize = 256;
 
 /// The most ways to do TLS that a worker keeps. Beyond, it begins anew.
@@ -55,7 +55,16 @@ const CONFIGS_MAX: usize = 1_024;
 /// settings that it was not made with.
 #[derive(Default)]
 pub struct ClientConfigs {
-    known: RefCell<HashMap<Settings, Arc<ClientConfig>, RandomState>>,
+    known: RefCell<HashMap<Settings, Arc<ClientTls>, RandomState>>,
+}
+
+/// A way to do TLS with endpoints.
+pub struct ClientTls {
+    /// The configuration.
+    pub config: Arc<ClientConfig>,
+    verifier: Arc<dyn ServerCertVerifier>,
+    /// None where no session is resumed, or nobody is verified.
+    sessions: Option<Arc<dyn ClientSessionStore>>,
 }
 
 /// The settings by which configurations differ.
@@ -94,11 +103,13 @@ pub fn trusting() -> Result<Arc<ClientConfig>, rustls::Error> {
         .build()
         .map_err(|error| Error::General(error.to_string()))?;
     let builder = ClientConfig::builder_with_provider(provider);
-    let config = builder
+    let mut config = builder
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(InOrder(verifier)))
         .with_no_client_auth();
+    // Who is asked now and then is verified each time.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
@@ -113,7 +124,7 @@ impl ClientConfigs {
         is_http2: bool,
         is_stream: bool,
         credentials: &Credentials,
-    ) -> Result<Arc<ClientConfig>, UnusableCredentials> {
+    ) -> Result<Arc<ClientTls>, UnusableCredentials> {
         let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|s| s.version());
         let settings = Settings {
             verify: tls.verify,
@@ -127,7 +138,7 @@ impl ClientConfigs {
         if let Some(known) = self.known.borrow().get(&settings) {
             return Ok(known.clone());
         }
-        let config = Arc::new(build(tls, is_http2, is_stream, credentials)?);
+        let made = Arc::new(build(tls, is_http2, is_stream, credentials)?);
         let mut known = self.known.borrow_mut();
         if settings.mesh.is_some() {
             // There is one identity at a time, so those of an earlier one are of no use.
@@ -137,8 +148,50 @@ impl ClientConfigs {
         if known.len() >= CONFIGS_MAX {
             known.clear();
         }
-        known.insert(settings, config.clone());
-        Ok(config)
+        known.insert(settings, made.clone());
+        Ok(made)
+    }
+}
+
+impl ClientTls {
+    /// Whether an endpoint is still believed by the certificates that began a session which was
+    /// resumed. Trust and names are the same as then, so that where none of them has ended the
+    /// answer is; a certificate beside the first that has ended may have led nowhere.
+    pub fn believes(
+        &self,
+        name: &ServerName<'_>,
+        shown: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> bool {
+        if self.sessions.is_none() {
+            return true;
+        }
+        let Some((leaf, beside)) = shown.split_first() else {
+            return false;
+        };
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let is_valid = |der| chain::end_of(der).is_some_and(|end| end >= seconds);
+        let verify = || {
+            self.verifier
+                .verify_server_cert(leaf, beside, name, &[], now)
+        };
+        shown.iter().all(is_valid) || verify().is_ok()
+    }
+
+    /// Forgets the sessions with endpoints of a name.
+    pub fn forget(&self, name: &ServerName<'static>) {
+        let Some(sessions) = &self.sessions else {
+            return;
+        };
+        sessions.remove_tls12_session(name);
+        while sessions.take_tls13_ticket(name).is_some() {}
+    }
+
+    /// The same way with no session to begin from.
+    pub fn anew(&self) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = Resumption::disabled();
+        Arc::new(config)
     }
 }
 
@@ -147,7 +200,7 @@ fn build(
     is_http2: bool,
     is_stream: bool,
     credentials: &Credentials,
-) -> Result<ClientConfig, UnusableCredentials> {
+) -> Result<ClientTls, UnusableCredentials> {
     let is_mesh = tls.mesh != MeshTls::None;
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -156,7 +209,7 @@ fn build(
     let verifier = verifier(tls, credentials, provider)?;
     let builder = builder
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
+        .with_custom_certificate_verifier(verifier.clone());
     let mut config = match (&tls.certificate, &credentials.certificate) {
         (None, _) if !is_mesh => builder.with_no_client_auth(),
         (_, None) => return Err(UnusableCredentials),
@@ -166,10 +219,16 @@ fn build(
             built.map_err(|_| UnusableCredentials)?
         }
     };
+    let mut sessions: Option<Arc<dyn ClientSessionStore>> = None;
     config.resumption = match is_mesh {
         // A resumed session would outlive the certificates and authorities that it was made by.
         true => Resumption::disabled(),
-        false => Resumption::store(Arc::new(ClientSessionMemoryCache::new(SESSIONS_MAX))),
+        false => {
+            let store = ClientSessionMemoryCache::new(SESSIONS_MAX);
+            let store: Arc<dyn ClientSessionStore> = Arc::new(store);
+            sessions = tls.verify.then(|| store.clone());
+            Resumption::store(store)
+        }
     };
     // What peers of Istio know as well: the first says that it is a proxy of a mesh who speaks.
     let protocols: &[&[u8]] = match (is_mesh, is_http2, is_stream) {
@@ -180,7 +239,11 @@ fn build(
         (false, false, _) => &[],
     };
     config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-    Ok(config)
+    Ok(ClientTls {
+        config: Arc::new(config),
+        verifier,
+        sessions,
+    })
 }
 
 fn verifier(
@@ -348,13 +411,15 @@ mod tests {
 
     use myriad_base::clock;
     use myriad_base::tls::Judge as _;
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-    use rustls::client::WebPkiServerVerifier;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd,
+    };
     use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, WebPkiServerVerifier};
     use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
     use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
 
-    use super::Named;
+    use super::{ClientTls, Named, trusting};
     use crate::net::wanted_names::WantedNames;
 
     type Issuer = CertifiedIssuer<'static, KeyPair>;
@@ -411,6 +476,48 @@ mod tests {
         let params = CertificateParams::new(names).unwrap();
         let key = KeyPair::generate().unwrap();
         params.signed_by(&key, by).unwrap().der().clone()
+    }
+
+    /// A certificate beside the first that has ended takes part in nothing here.
+    #[test]
+    fn a_session_is_believed_for_as_long_as_the_chain_that_began_it() {
+        let root = authority();
+        let mut roots = RootCertStore::empty();
+        roots.add(root.der().clone()).unwrap();
+        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
+        let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
+        let counting = Arc::new(Counting(builder.build().unwrap(), AtomicUsize::new(0)));
+        let sessions: Arc<dyn ClientSessionStore> = Arc::new(ClientSessionMemoryCache::new(1));
+        let way = |is_verified: bool| ClientTls {
+            config: trusting().unwrap(),
+            verifier: counting.clone(),
+            sessions: is_verified.then(|| sessions.clone()),
+        };
+        let ending = |year: i32| {
+            let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+            params.not_after = date_time_ymd(year, 1, 1);
+            let key = KeyPair::generate().unwrap();
+            params.signed_by(&key, &root).unwrap().der().clone()
+        };
+        let (ended, lasting) = (ending(2020), ending(2120));
+        let name = ServerName::try_from("a.example").unwrap();
+        let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
+        let now = UnixTime::since_unix_epoch(now);
+        for (shown, is_verified, is_believed, count) in [
+            (vec![lasting.clone()], true, true, 0),
+            (vec![lasting.clone(), lasting.clone()], true, true, 0),
+            (vec![lasting.clone(), ended.clone()], true, true, 1),
+            (vec![ended.clone()], true, false, 1),
+            (vec![ended.clone(), lasting], true, false, 1),
+            (Vec::new(), true, false, 0),
+            (vec![ended], false, true, 0),
+        ] {
+            let before = counting.1.load(Ordering::Relaxed);
+            let believes = way(is_verified).believes(&name, &shown, now);
+            let verified = counting.1.load(Ordering::Relaxed) - before;
+            let length = shown.len();
+            assert_eq!((believes, verified), (is_believed, count), "{length}");
+        }
     }
 
     /// A chain was verified again for each name that was listed.

@@ -24,11 +24,7 @@ use super::check::{Form, HttpGet};
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
 
 /// Asks, and returns a status of HTTP.
-pub(super) async fn ask(
-    form: &Form,
-    pod: IpAddr,
-    asker: Option<&HeaderValue>,
-) -> anyhow::Result<u16> {
+pub(super) async fn ask(form: &Form, pod: IpAddr, asker: &HeaderValue) -> anyhow::Result<u16> {
     match form {
         Form::TcpSocket(socket) => {
             dial(pod, socket.port).await?;
@@ -71,7 +67,7 @@ async fn dial(pod: IpAddr, port: u16) -> anyhow::Result<TcpStream> {
 fn request(
     get: &HttpGet,
     pod: IpAddr,
-    asker: Option<&HeaderValue>,
+    asker: &HeaderValue,
 ) -> anyhow::Result<Request<Empty<Bytes>>> {
     let slash = if get.path.starts_with('/') { "" } else { "/" };
     let mut request = Request::get(format!("{slash}{}", get.path)).body(Empty::new())?;
@@ -80,9 +76,7 @@ fn request(
     headers.insert(http::header::HOST, HeaderValue::from_str(&host)?);
     headers.insert(http::header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(http::header::ACCEPT, HeaderValue::from_static("*/*"));
-    if let Some(asker) = asker {
-        headers.insert(http::header::USER_AGENT, asker.clone());
-    }
+    headers.insert(http::header::USER_AGENT, asker.clone());
     for header in &get.http_headers {
         let name = HeaderName::from_bytes(header.name.as_bytes())?;
         headers.insert(name, HeaderValue::from_str(&header.value)?);

@@ -2,15 +2,19 @@
 #![expect(clippy::disallowed_methods, reason = "tests may start tasks")]
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::{Probes, UNDER_WAY_MAX, read};
+use super::{Probes, SharedChecks, read};
 
 const PATH: &str = "/workload/app/readyz";
 
@@ -23,12 +27,17 @@ fn probes(check: &Value) -> Probes {
     }
 }
 
-/// The status that the kubelet gets.
+/// The status that the kubelet gets, if nobody has asked before.
 async fn answer(probes: &Probes, path: &str) -> u16 {
-    let question = http::Request::get(path).header("user-agent", "kube-probe/1.36");
+    let shared = SharedChecks::new(Duration::ZERO);
+    answer_to("kube-probe/1.36", probes, &shared, path).await
+}
+
+/// The status that somebody gets.
+async fn answer_to(asker: &str, probes: &Probes, shared: &SharedChecks, path: &str) -> u16 {
+    let question = http::Request::get(path).header("user-agent", asker);
     let question = question.body(bytes::Bytes::new()).unwrap();
-    let under_way = Semaphore::new(UNDER_WAY_MAX);
-    let answer = probes.answer(&question, &under_way).await;
+    let answer = probes.answer(&question, shared).await;
     answer.status().as_u16()
 }
 
@@ -70,6 +79,78 @@ async fn a_check_over_http_is_asked_of_the_workload_with_its_headers() {
         assert!(asked.contains("host: own.example\r\n"), "{asked}");
         assert!(asked.contains("user-agent: kube-probe/1.36\r\n"), "{asked}");
     }
+}
+
+#[tokio::test]
+async fn whoever_asks_the_workload_is_asked_as_a_kubelet_asks() {
+    for (asker, expected) in [
+        ("kube-probe/1.36+", "user-agent: kube-probe/1.36+\r\n"),
+        ("sqlmap/1.8", "user-agent: kube-probe/\r\n"),
+        ("kube-probe/1.36 sqlmap", "user-agent: kube-probe/\r\n"),
+    ] {
+        let (port, asked) = workload("HTTP/1.1 200 OK\r\n\r\n").await;
+        let probes = probes(&json!({"httpGet": {"port": port}, "timeoutSeconds": 5}));
+        let shared = SharedChecks::new(Duration::ZERO);
+        assert_eq!(answer_to(asker, &probes, &shared, PATH).await, 200);
+        let asked = asked.await.unwrap();
+        assert!(asked.contains(expected), "{asked}");
+    }
+}
+
+/// A workload that answers every connection once it may; the port, and how many came.
+async fn slow_workload(may_answer: watch::Receiver<bool>) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut may_answer = may_answer.clone();
+            tokio::spawn(async move {
+                may_answer.wait_for(|may| *may).await.unwrap();
+                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                // Whatever else it is sent does not matter.
+                let _ = stream.read_u8().await;
+            });
+        }
+    });
+    (port, count)
+}
+
+#[tokio::test]
+async fn a_crowd_that_asks_costs_the_workload_one_check_and_leaves_a_kubelet_its_answer() {
+    let (gate, may_answer) = watch::channel(false);
+    let (port, count) = slow_workload(may_answer).await;
+    let get = json!({"httpGet": {"port": port}, "timeoutSeconds": 60});
+    let probes = Arc::new(probes(&get));
+    // Long enough for all of them, on whatever machine.
+    let shared = Arc::new(SharedChecks::new(Duration::from_secs(3_600)));
+    // The one that was first goes, and takes nothing from the others.
+    let goes = answer_to("curl/8", &probes, &shared, PATH);
+    let in_a_moment = tokio::time::timeout(Duration::from_millis(1), goes);
+    assert!(in_a_moment.await.is_err());
+    let mut crowd = JoinSet::new();
+    for number in 0..300 {
+        let (probes, shared) = (probes.clone(), shared.clone());
+        let asker = ["curl/8", "kube-probe/1.36"][usize::from(number == 299)];
+        crowd.spawn(async move { answer_to(asker, &probes, &shared, PATH).await });
+    }
+    while count.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    gate.send_replace(true);
+    while let Some(status) = crowd.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    // What is not fresh is asked anew.
+    let shared = SharedChecks::new(Duration::ZERO);
+    for _ in 0..2 {
+        assert_eq!(answer_to("curl/8", &probes, &shared, PATH).await, 200);
+    }
+    assert_eq!(count.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test]

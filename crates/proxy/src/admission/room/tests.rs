@@ -99,6 +99,29 @@ fn who_asks_waits_for_the_next_place() {
 }
 
 #[test]
+fn idle_connections_that_hold_something_go_until_enough_is_given_back() {
+    let (room, counts) = room(10, 100);
+    let held = [0, 300, 200, 400, 100];
+    let seats = held.map(|bytes| {
+        let seat = seat(&room).unwrap();
+        seat.keep(bytes);
+        seat.rest();
+        seat
+    });
+    // This one has a request meanwhile.
+    let [_, first, ..] = &seats;
+    first.work();
+    let evicted = |bytes| {
+        room.relieve(bytes);
+        seats.each_ref().map(Seat::is_evicted)
+    };
+    assert_eq!(evicted(0), [false; 5]);
+    assert_eq!(evicted(201), [false, false, true, true, false]);
+    assert_eq!((room.taken(), counts.get(Count::EvictedIdle)), (3, 2));
+    assert_eq!(evicted(1_000), [false, false, true, true, true]);
+}
+
+#[test]
 fn somebody_new_can_be_heard_while_all_places_are_taken() {
     let (room, counts) = room(2, 1_000);
     let seats = [(); 2].map(|()| seat(&room).unwrap());

@@ -124,7 +124,7 @@ fn a_request_takes_the_place_of_one_that_waits_for_its_client() {
     };
     let fairness = Fairness::new(&limits, &Arc::default());
     let (counts, deadline) = (Counts::new(), Deadline::new());
-    let take = || fairness.take_request(owner("n/a"), &counts);
+    let take = || fairness.take_request(owner("n/a"), 1, &counts);
     let all: Vec<HeldShare> = std::iter::from_fn(&take).collect();
     assert_eq!(all.len(), 8);
     let wait = |held: &HeldShare| {
@@ -141,11 +141,74 @@ fn a_request_takes_the_place_of_one_that_waits_for_its_client() {
 }
 
 #[test]
+fn where_a_domain_has_its_share_the_source_with_most_makes_room_for_another() {
+    let limits = Limits {
+        requests_max: 40,
+        ..Limits::default()
+    };
+    let fairness = Fairness::new(&limits, &Arc::default());
+    let (counts, deadline) = (Counts::new(), Deadline::new());
+    let take = |name: &str, source| fairness.take_request(owner(name), source, &counts);
+    let wait = |held: &HeldShare, waits| {
+        let mut standing = held.standing();
+        standing.wait(waits, 0, deadline.number());
+        standing
+    };
+    // Those of others have waited longest.
+    let few: Vec<HeldShare> = (0..6).filter_map(|_| take("n/a", 2)).collect();
+    let many: Vec<HeldShare> = std::iter::from_fn(|| take("n/a", 1)).collect();
+    assert_eq!((few.len(), many.len()), (6, 26));
+    let of_few = Vec::from_iter(few.iter().map(|held| wait(held, ClientWait::Endpoint)));
+    let of_many = Vec::from_iter(many.iter().enumerate().map(|(number, held)| {
+        // Of some the answer has begun.
+        let waits = [ClientWait::Endpoint, ClientWait::More][number % 2];
+        wait(held, waits)
+    }));
+    assert!(take("n/a", 3).is_none(), "nobody has waited for long");
+    (0..20).for_each(|_| tick());
+    assert!(take("n/a", 1).is_none(), "it has most itself");
+    let evicted = |all: &[Standing]| all.iter().filter(|it| it.is_evicted()).count();
+    let mut newcomers = Vec::new();
+    for count in 1..=4 {
+        newcomers.push(take("n/a", 3).expect("another makes room"));
+        assert_eq!((evicted(&of_few), evicted(&of_many)), (0, count));
+    }
+    assert_eq!(counts.get(Count::EvictedEndpoint), 4);
+    drop((many, of_many));
+    let others = Vec::from_iter(std::iter::from_fn(|| take("n/a", 4)));
+    assert_eq!(others.len(), 22);
+    assert!(take("n/a", 2).is_none(), "none of the others waits");
+    drop((few, of_few, newcomers, others));
+    assert_eq!(fairness.requests.sources.active.get(), 0);
+}
+
+#[test]
+fn requests_of_other_domains_make_no_room_for_one() {
+    let limits = Limits {
+        requests_max: 40,
+        ..Limits::default()
+    };
+    let fairness = Fairness::new(&limits, &Arc::default());
+    let (counts, deadline) = (Counts::new(), Deadline::new());
+    let take = |name: &str| fairness.take_request(owner(name), 1, &counts);
+    let other: Vec<HeldShare> = (0..20).filter_map(|_| take("n/b")).collect();
+    let waiting = Vec::from_iter(other.iter().map(|held| {
+        let mut standing = held.standing();
+        standing.wait(ClientWait::Endpoint, 0, deadline.number());
+        standing
+    }));
+    let _own: Vec<HeldShare> = std::iter::from_fn(|| take("n/a")).collect();
+    (0..20).for_each(|_| tick());
+    assert!(fairness.take_request(owner("n/a"), 2, &counts).is_none());
+    assert!(!waiting.iter().any(Standing::is_evicted));
+}
+
+#[test]
 fn where_memory_is_short_requests_end_that_wait_for_their_clients() {
     let pressure = Arc::new(Pressure::new(Some(100)));
     let fairness = Fairness::new(&Limits::default(), &pressure);
     let (counts, deadline) = (Counts::new(), Deadline::new());
-    let held = fairness.take_request(owner("n/a"), &counts).unwrap();
+    let held = fairness.take_request(owner("n/a"), 1, &counts).unwrap();
     let mut standing = held.standing();
     standing.wait(ClientWait::Read, 0, deadline.number());
     (0..20).for_each(|_| tick());

@@ -129,6 +129,11 @@ impl HpackTable {
         }
     }
 
+    /// How many bytes of memory it takes, about.
+    pub(super) fn memory(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.size
+    }
+
     /// Keeps at most so much from here on.
     pub(super) fn set_max(&mut self, max: usize) {
         self.max = max;

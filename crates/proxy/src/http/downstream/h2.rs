@@ -174,7 +174,12 @@ async fn next(
     if *waits == Waits::More {
         deadline.set(shared.worker.local.limits.idle_timeout);
     }
-    poll_fn(|context| poll_next(connection, shared, deadline, waits, context)).await
+    poll_fn(|context| {
+        let polled = poll_next(connection, shared, deadline, waits, context);
+        shared.visit.keep(connection.held());
+        polled
+    })
+    .await
 }
 
 fn poll_next(

@@ -11,6 +11,7 @@ use std::task::Poll;
 use myriad_model::{CheckProtocol, Provider, SealedArc};
 
 use super::dry_run::{DryRunEnd, StageVerdict};
+use super::forward::asker;
 use super::gather::{Body, gather};
 use super::{
     Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization, route, run,
@@ -49,6 +50,8 @@ pub struct Check {
     providers: Providers,
     /// Whose place the questions take, where the request has none.
     owner: Owner,
+    /// The source of the client.
+    asker: u64,
     head: KeptHead,
     token: Option<KeptToken>,
     /// The policies that are weighed once all of them let the request pass.
@@ -151,6 +154,7 @@ impl Check {
         }
         Check {
             owner: owner(&request),
+            asker: asker(request.head.get(), scene),
             head,
             token: request.token.kept(),
             providers: request.providers,
@@ -188,7 +192,7 @@ fn take_place(
         return Ok(None);
     }
     let (fairness, counts) = (&worker.local.fairness, &worker.local.counts);
-    let held = fairness.take_request(check.owner, counts);
+    let held = fairness.take_request(check.owner, check.asker, counts);
     if held.is_none() {
         counts.add(Count::ShareRequests);
     }

@@ -164,7 +164,7 @@ fn is_borne(plan: &Forward, visit: &DownstreamConnection, serving: &mut Serving<
     if account.held.is_some() {
         return true;
     }
-    account.held = fairness.take_request(owner, counts);
+    account.held = fairness.take_request(owner, plan.asker, counts);
     if account.held.is_none() {
         counts.add(Count::ShareRequests);
     }
@@ -258,7 +258,7 @@ fn write_to(
 }
 
 /// The client by its address; those whose addresses nobody tells are one.
-fn asker(head: &Head<'_>, scene: &Scene<'_>) -> u64 {
+pub(super) fn asker(head: &Head<'_>, scene: &Scene<'_>) -> u64 {
     let client = client::address(head, scene.visit.client.ip(), scene.trusted_hops);
     client.known().map_or(u64::MAX, source_of)
 }

@@ -8,6 +8,7 @@ use myriad_base::clock;
 use myriad_model::{AnswerMemory, Inquiry, Origin, Policy};
 
 use super::dry_run::{DryRunEnd, StageVerdict};
+use super::forward::asker;
 use super::{Flow, Hold, RequestState, Scene, Serving, TakenRoute, sources};
 use crate::admission::share::Owner;
 use crate::admission::spaces::Spots;
@@ -68,7 +69,7 @@ pub(super) fn apply(
     };
     let hops_max = serving.worker.local.limits.loop_hops_max;
     let is_hop = hops::admit(head, scene.visit, hops_max)?;
-    take_place(taken, serving)?;
+    take_place(taken, asker(head, scene), serving)?;
     let facts = facts(head, scene);
     let (worker, namespace) = (serving.worker, namespace(taken.entry));
     let memory = inquiry.memory.as_deref();
@@ -195,7 +196,11 @@ fn answer_key(
 ///
 /// # Errors
 /// That there is no room.
-fn take_place(taken: TakenRoute<'_>, serving: &mut Serving<'_>) -> Result<(), FailureKind> {
+fn take_place(
+    taken: TakenRoute<'_>,
+    asker: u64,
+    serving: &mut Serving<'_>,
+) -> Result<(), FailureKind> {
     let Some((origin, host)) = taken.entry.owner() else {
         return Ok(());
     };
@@ -205,7 +210,8 @@ fn take_place(taken: TakenRoute<'_>, serving: &mut Serving<'_>) -> Result<(), Fa
     let worker = serving.worker;
     let local = &worker.local;
     let owner = Owner::of(origin, host);
-    serving.account.held = local.fairness.take_request(owner, &local.counts);
+    let held = local.fairness.take_request(owner, asker, &local.counts);
+    serving.account.held = held;
     if serving.account.held.is_none() {
         local.counts.add(Count::ShareRequests);
         return Err(FailureKind::Overloaded);

@@ -258,15 +258,16 @@ pub fn note_failure(
 
 impl ExchangeWait {
     /// The event for which a request stands in line. With a response under way, either end may be
-    /// the one that has nothing to say; then it does so for what is kept of its body alone.
+    /// the one that has nothing to say; then it goes for memory only for what is kept of its body.
     fn stands(self, is_answered: bool, has_body: bool) -> Option<ClientWait> {
         let may_stand = !is_answered || has_body;
         match self {
             ExchangeWait::ClientBody => (!is_answered).then_some(ClientWait::Body),
             ExchangeWait::ClientRead => Some(ClientWait::Read),
-            ExchangeWait::EndpointRead | ExchangeWait::EndpointWrite => {
-                may_stand.then_some(ClientWait::Endpoint)
-            }
+            ExchangeWait::EndpointRead | ExchangeWait::EndpointWrite => Some(match may_stand {
+                true => ClientWait::Endpoint,
+                false => ClientWait::More,
+            }),
             ExchangeWait::Nothing => None,
         }
     }

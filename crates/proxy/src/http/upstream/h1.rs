@@ -141,7 +141,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
 
     /// Whether the connection can serve again, as far as the request goes.
     fn is_reusable(&self) -> bool {
-        self.keep_alive && self.around.outgoing.is_sent() && !self.is_refused
+        let is_sent = self.around.outgoing.is_sent() && self.connection.stream.is_sent();
+        self.keep_alive && is_sent && !self.is_refused
     }
 
     /// Passes on the request, as far as either end goes along.
@@ -180,7 +181,8 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
                 mirror::start(worker, plan, outgoing);
             }
         }
-        if !outgoing.is_pending() {
+        // Nobody else sends what the socket did not take of the last record.
+        if !outgoing.is_pending() && self.connection.stream.is_sent() {
             if outgoing.is_complete() && *waits == ExchangeWait::Nothing {
                 *waits = ExchangeWait::EndpointRead;
             }

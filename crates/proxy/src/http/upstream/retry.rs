@@ -89,6 +89,13 @@ impl Way {
             Way::H2(stream) => stream.is_reused,
         }
     }
+
+    /// All has been said on it that was to be said.
+    fn end(&mut self) {
+        if let Way::H1(connection) = self {
+            connection.stream.end();
+        }
+    }
 }
 
 /// The next step after a try.
@@ -233,8 +240,11 @@ async fn run<P: Peer>(
                 is_reusable,
                 is_request_done,
             }),
-            way,
+            mut way,
         ) => {
+            if is_request_done {
+                way.end();
+            }
             keep(worker, way, is_reusable, &dial);
             return Ok(Next::Ended(ExchangeOutcome::Done { is_request_done }));
         }

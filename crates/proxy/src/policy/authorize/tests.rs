@@ -228,6 +228,75 @@ fn what_can_be_read_in_two_ways_is_never_opened_and_always_closed() {
     assert_eq!(fit(role, exact("user,admin"), "/", twice), (true, true));
 }
 
+/// A server that takes a field for a list finds each member in it, and one that takes it for a text
+/// the whole. Where a field is there twice, servers take the first, the last or both.
+#[test]
+fn what_closes_looks_at_each_member_of_a_list_and_what_opens_at_the_whole() {
+    let prefix = || AccessMatcher::Prefix("admin".into());
+    let suffix = || AccessMatcher::Suffix("admin".into());
+    for (told, form, allowed, denied) in [
+        ("X-Role: admin\r\n", exact("admin"), true, true),
+        ("X-Role: user, admin\r\n", exact("admin"), false, true),
+        (
+            "X-Role: user,\tadmin ,other\r\n",
+            exact("admin"),
+            false,
+            true,
+        ),
+        ("X-Role: user, admins\r\n", exact("admin"), false, false),
+        ("X-Role: user, admin\r\n", exact("user, admin"), true, true),
+        (
+            "X-Role: user\r\nX-Role: other, admin\r\n",
+            exact("admin"),
+            false,
+            true,
+        ),
+        ("X_Role: user, admin\r\n", exact("admin"), false, true),
+        ("X-Role: user, admin-eu\r\n", prefix(), false, true),
+        ("X-Role: eu-admin, user\r\n", suffix(), false, true),
+        // A text may have commas, as that of a browser has.
+        ("X-Role: admin-eu, user\r\n", prefix(), true, true),
+        (
+            "X-Role: admin-eu\r\nX-Role: user\r\n",
+            prefix(),
+            false,
+            true,
+        ),
+        (
+            "X-Role: user\r\nX-Role: eu-admin\r\n",
+            suffix(),
+            false,
+            true,
+        ),
+        (
+            "X-Role: admin-eu\r\nX-Role: admin-us\r\n",
+            prefix(),
+            true,
+            true,
+        ),
+    ] {
+        let found = fit(AccessSubject::Header("x-role".into()), form, "/", told);
+        assert_eq!(found, (allowed, denied), "{told:?}");
+    }
+}
+
+#[test]
+fn a_member_of_a_list_that_must_not_fit_admits_nobody_and_has_providers_asked() {
+    let role = || AccessSubject::Header("x-role".into());
+    let not = |action, value: &str, told: &str| {
+        let rule = when(role(), Vec::new(), vec![exact(value)]);
+        verdict(vec![policy(action, vec![rule])], "/", told)
+    };
+    let (one, two) = ("X-Role: admin\r\n", "X-Role: user, admin\r\n");
+    assert_eq!(not(AccessAction::Allow, "admin", two), "Refused");
+    assert_eq!(not(AccessAction::Allow, "other", two), "Admitted");
+    assert_eq!(not(AccessAction::Deny, "admin", one), "Admitted");
+    assert_eq!(not(AccessAction::Deny, "admin", two), "Refused");
+    let rule = when(role(), vec![exact("admin")], Vec::new());
+    let asks = policy(AccessAction::Custom("opa".into()), vec![rule]);
+    assert_eq!(verdict(vec![asks], "/", two), "Asked([\"opa\"])");
+}
+
 #[test]
 fn what_must_not_fit_must_not_fit_in_any_reading() {
     let not = |action, target: &str| {
@@ -358,6 +427,36 @@ fn what_cannot_be_looked_at_within_the_budget_closes() {
     assert_eq!(judged(AccessAction::Deny, 10), (true, steps));
     assert_eq!(judged(AccessAction::Deny, 5_000), (false, STEPS_MAX));
     assert_eq!(judged(AccessAction::Allow, 5_000), (false, STEPS_MAX));
+}
+
+/// A list of 30,001 members is looked at for each value that a policy denies.
+#[test]
+fn the_members_of_a_list_take_steps_of_the_budget() {
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nx-a: b{}\r\n\r\n",
+        ",b".repeat(30_000)
+    );
+    let head = head::parse(head.as_bytes(), &Limits::default()).unwrap();
+    let visit = DownstreamConnection::new("http".into(), "192.0.2.7:4000".parse().unwrap(), 80);
+    let judged = |values: usize| {
+        let values = (0..values).map(|number| exact(&number.to_string()));
+        let subject = AccessSubject::Header("x-a".into());
+        let rule = when(subject, values.collect(), Vec::new());
+        let access_policies = access_policies(vec![policy(AccessAction::Deny, vec![rule])]);
+        let budget = Budget::default();
+        let request = JudgedRequest {
+            visit: &visit,
+            head: &head,
+            token: None,
+            trusted_hops: 0,
+            budget: &budget,
+        };
+        let judgement = judge(&access_policies, &request, &Counts::new());
+        (judgement.is_admitted, budget.taken())
+    };
+    let each = 1 + 60_001 / 256 + 30_000 / 4;
+    assert_eq!(judged(10), (true, 10 * each));
+    assert_eq!(judged(20), (false, STEPS_MAX));
 }
 
 #[test]

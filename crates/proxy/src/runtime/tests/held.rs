@@ -31,19 +31,19 @@ const STREAM_BYTES: usize = 4 << 10;
 const LOST: &[u8] = b"\x82\x86\x84\x01\x09n.example";
 
 /// The same at one that has, and POST.
-const GET: &[u8] = b"\x82\x86\x84\x01\x09a.example";
+pub(super) const GET: &[u8] = b"\x82\x86\x84\x01\x09a.example";
 const POST: &[u8] = b"\x83\x86\x84\x01\x09a.example";
 
 /// A field for which a provider is asked.
 const ASKED: &[u8] = b"\x00\x05x-ask\x01y";
 
 /// The number of the stream at a place.
-fn id(at: usize) -> u32 {
+pub(super) fn id(at: usize) -> u32 {
     u32::try_from(at * 2 + 1).unwrap()
 }
 
 /// Begins a connection of HTTP/2 whose client takes so many bytes of each body.
-async fn begin(worker: &Rc<Worker>, window: u8) -> TcpStream {
+pub(super) async fn begin(worker: &Rc<Worker>, window: u8) -> TcpStream {
     let mut client = serve_by(worker).await;
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, window]);
     let said = [PREFACE, &settings[..]].concat();
@@ -52,18 +52,18 @@ async fn begin(worker: &Rc<Worker>, window: u8) -> TcpStream {
 }
 
 /// Asks for so many streams at once.
-async fn ask(client: &mut TcpStream, streams: usize, flags: u8, head: &[u8]) {
+pub(super) async fn ask(client: &mut TcpStream, streams: usize, flags: u8, head: &[u8]) {
     let heads = (0..streams).flat_map(|at| frame(1, flags, id(at), head));
     client.write_all(&heads.collect::<Vec<u8>>()).await.unwrap();
 }
 
 /// The bytes that the worker counts as held.
-fn held(worker: &Worker) -> usize {
+pub(super) fn held(worker: &Worker) -> usize {
     worker.local.fairness.holdings.own()
 }
 
 /// Gives the worker time to do all that it can, and tells the most that it held.
-async fn held_most(worker: &Worker) -> usize {
+pub(super) async fn held_most(worker: &Worker) -> usize {
     let mut most = 0;
     for _ in 0..2_000 {
         yield_now().await;
@@ -73,7 +73,7 @@ async fn held_most(worker: &Worker) -> usize {
 }
 
 /// Waits until nothing is held.
-async fn until_nothing_is_held(worker: &Worker) {
+pub(super) async fn until_nothing_is_held(worker: &Worker) {
     let given_back = async {
         while held(worker) > 0 {
             yield_now().await;
@@ -84,7 +84,7 @@ async fn until_nothing_is_held(worker: &Worker) {
 }
 
 /// How many streams were answered with 200, and how many were reset, once so many have ended.
-async fn read_ends(client: &mut TcpStream, streams: usize) -> (usize, usize) {
+pub(super) async fn read_ends(client: &mut TcpStream, streams: usize) -> (usize, usize) {
     let (mut served, mut reset) = (0, 0);
     let mut ended = 0;
     let reading = async {
@@ -109,7 +109,7 @@ async fn read_ends(client: &mut TcpStream, streams: usize) -> (usize, usize) {
     (served, reset)
 }
 
-fn answering() -> Route {
+pub(super) fn answering() -> Route {
     let body = b"ok".to_vec().into();
     Route {
         action: Action::Respond(Box::new(Respond { status: 200, body })),
@@ -118,7 +118,7 @@ fn answering() -> Route {
 }
 
 /// Sees to it that clients of either version are answered.
-async fn others_are_served(worker: &Rc<Worker>) {
+pub(super) async fn others_are_served(worker: &Rc<Worker>) {
     let mut client = serve_by(worker).await;
     let get = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     client.write_all(get).await.unwrap();

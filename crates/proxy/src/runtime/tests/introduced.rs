@@ -11,6 +11,7 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::streams::{ask_plain, plain_endpoint, stream_route, with_tcp};
 use super::world::{Backend, Client, World, header, route, trusting};
 use crate::codec::proxy_header::{Ends, write};
 use crate::{Introductions, Limits, Settings};
@@ -125,15 +126,20 @@ async fn headers_of_strangers_are_not_taken() {
 
 /// Lets in only what fits.
 fn only(subject: AccessSubject, block: &str) -> Value {
+    policy("http", AccessAction::Allow, subject, block)
+}
+
+/// A policy of a listener about what fits.
+fn policy(listener: &str, action: AccessAction, subject: AccessSubject, block: &str) -> Value {
     let test = AccessTest {
         subject,
         any: [AccessMatcher::Block(block.parse().unwrap())].into(),
         none: Box::default(),
     };
     Value::AccessPolicy(Box::new(AccessPolicy {
-        listeners: ["http".into()].into(),
+        listeners: [listener.into()].into(),
         check: AccessCheck::Authorize(Authorize {
-            action: AccessAction::Allow,
+            action,
             is_dry_run: false,
             rules: [AccessRule {
                 when: [test].into(),
@@ -178,6 +184,57 @@ async fn ports_that_are_not_named_take_no_header() {
     assert_eq!(told(&answer), Some("127.0.0.1"), "{answer}");
     let answer = world.ask(&[V1, GET].concat()).await;
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+/// A proxy that believes these senders, with a listener whose streams an endpoint gets.
+async fn with_streams(senders: &str) -> World {
+    let mut world = with_tcp(World::start_with(settings(senders)));
+    world.put_upstream("s", &[plain_endpoint("heard:").await]);
+    let stream_route = stream_route("tcp", &[], &[("s", 1)]);
+    world.put("s", Value::StreamRoute(Box::new(stream_route)));
+    world
+}
+
+/// Says something that does not get through, until the end of the connection.
+async fn is_closed_to(world: &World, text: &str) {
+    let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
+    let mut client = Client::new(tcp);
+    client.send(text).await;
+    assert_eq!(client.read_to_end().await, "", "{text}");
+}
+
+#[tokio::test]
+async fn streams_in_plain_text_are_introduced_like_any_other() {
+    let mut world = with_streams("127.0.0.0/8").await;
+    let introduced = format!("{V1}hello");
+    // The endpoint hears what is behind the header, and not the header.
+    assert_eq!(ask_plain(&world, &introduced).await, "heard:hello");
+    is_closed_to(&world, "hello, and no header").await;
+    let client = AccessSubject::ClientAddress;
+    for (block, is_denied) in [("192.0.2.0/24", true), ("127.0.0.0/8", false)] {
+        world.put(
+            "g",
+            policy("tcp", AccessAction::Deny, client.clone(), block),
+        );
+        match is_denied {
+            true => is_closed_to(&world, &introduced).await,
+            false => assert_eq!(ask_plain(&world, &introduced).await, "heard:hello"),
+        }
+    }
+    for (outcome, count) in [("taken", 3), ("malformed", 1)] {
+        let line =
+            format!("myriad_proxy_protocol_headers_total{{outcome=\"{outcome}\"}} {count}\n");
+        world.counts(&line).await;
+    }
+}
+
+#[tokio::test]
+async fn streams_of_strangers_are_closed() {
+    let world = with_streams("10.0.0.0/8").await;
+    is_closed_to(&world, &format!("{V1}hello")).await;
+    is_closed_to(&world, "hello, and no header").await;
+    let line = "myriad_proxy_protocol_headers_total{outcome=\"untrusted\"} 2\n";
+    world.counts(line).await;
 }
 
 #[test]

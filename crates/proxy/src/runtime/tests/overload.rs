@@ -7,8 +7,10 @@ use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Action, Authorize, CheckProtocol, ErrorPages, Provider, Respond, TlsSettings, Value,
 };
+use rustls::ClientConfig;
+use rustls::crypto::aws_lc_rs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::world::{Backend, Client, PATIENCE, World, header, route, with_policy};
 use crate::limits::Limits;
@@ -268,6 +270,51 @@ async fn requests_whose_bodies_do_not_come_give_way_to_those_of_the_same_host_an
     assert_eq!(gone, 1);
 }
 
+/// A client of another source than all others.
+async fn elsewhere(world: &World) -> Client<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    Client::new(socket.connect(world.address("http")).await.unwrap())
+}
+
+#[tokio::test]
+async fn the_source_that_holds_most_of_a_host_makes_room_for_others() {
+    for says in ["", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"] {
+        let limits = Limits {
+            requests_max: 20,
+            ..Limits::default()
+        };
+        let (mut world, slow) = world(limits, true).await;
+        world.put_route("quick", route("flood.example", "/quick", "quiet"));
+        let mut flood = Vec::new();
+        // All that the host gets.
+        for _ in 0..16 {
+            let mut client = world.client().await;
+            client.send(FLOOD).await;
+            let mut endpoint = slow.accept().await.unwrap().0;
+            endpoint.write_all(says.as_bytes()).await.unwrap();
+            flood.push((client, endpoint));
+        }
+        let answered = async {
+            loop {
+                let mut client = elsewhere(&world).await;
+                client
+                    .send("GET /quick HTTP/1.1\r\nHost: flood.example\r\n\r\n")
+                    .await;
+                let (head, _) = client.response().await;
+                if head.starts_with("HTTP/1.1 200") {
+                    return;
+                }
+                assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, answered).await.unwrap();
+        let evicted = "requests_evicted_total{waits_for=\"endpoint\"} 1\n";
+        world.counts(evicted).await;
+    }
+}
+
 #[tokio::test]
 async fn beyond_its_share_a_domain_exchanges_idle_connections_of_its_own() {
     let limits = Limits {
@@ -367,8 +414,12 @@ pub(super) async fn begin(world: &World, name: &'static str) -> TcpStream {
 
 /// A ClientHello.
 pub(super) fn hello(name: &'static str) -> Vec<u8> {
+    hello_by(name, super::world::trusting())
+}
+
+fn hello_by(name: &'static str, config: Arc<ClientConfig>) -> Vec<u8> {
     let name = rustls::pki_types::ServerName::try_from(name).unwrap();
-    let client = rustls::ClientConnection::new(super::world::trusting(), name);
+    let client = rustls::ClientConnection::new(config, name);
     let mut hello = Vec::new();
     client.unwrap().write_tls(&mut hello).unwrap();
     hello
@@ -401,6 +452,65 @@ async fn handshakes_of_one_domain_leave_others_a_tenth_and_wait_beyond() {
     for client in &mut flood {
         until_answered(client).await;
     }
+}
+
+#[tokio::test]
+async fn handshakes_that_do_not_go_on_give_back_their_slots_and_stay() {
+    let limits = Limits {
+        handshakes_max: 10,
+        handshake_timeout: PATIENCE * 6,
+        turn_timeout: PATIENCE * 6,
+        ..Limits::default()
+    };
+    let (world, _slow) = world(limits, false).await;
+    let mut flood = Vec::new();
+    // Eight are all that the host gets at a time.
+    for _ in 0..20 {
+        flood.push(begin(&world, "flood.example").await);
+    }
+    let connecting = tokio::time::timeout(PATIENCE, world.tls_client("flood.example"));
+    let mut client = connecting.await.unwrap().unwrap();
+    client.send(FLOOD).await;
+    assert!(client.response().await.0.starts_with("HTTP/1.1 200"));
+    for one in &mut flood {
+        until_answered(one).await;
+    }
+    world.counts("connections_shed_total 0\n").await;
+    let timeouts = "handshakes_total{outcome=\"timeout\"} 0\n";
+    world.counts(timeouts).await;
+}
+
+/// A client whose first key share is of a group that no domain takes.
+fn asked_again() -> Arc<ClientConfig> {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.kx_groups = vec![aws_lc_rs::kx_group::MLKEM1024, aws_lc_rs::kx_group::X25519];
+    let config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(super::world::trust())
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+#[tokio::test]
+async fn who_has_to_be_asked_again_gives_its_slot_back_until_then() {
+    let limits = Limits {
+        handshakes_max: 1,
+        ..Limits::default()
+    };
+    let (world, _slow) = world(limits, false).await;
+    let config = asked_again();
+    let mut half = TcpStream::connect(world.address("https")).await.unwrap();
+    let hello = hello_by("flood.example", config.clone());
+    half.write_all(&hello).await.unwrap();
+    until_answered(&mut half).await;
+    let client = world.tls_client_with("quiet.example", &config).await;
+    let mut client = client.unwrap();
+    client.send(QUIET).await;
+    assert!(client.response().await.0.starts_with("HTTP/1.1 200"));
+    world.counts("handshakes_queued_total 0\n").await;
+    world.counts("handshakes_total{outcome=\"full\"} 1\n").await;
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ fn world() -> World {
     with_tcp(World::start())
 }
 
-fn with_tcp(mut world: World) -> World {
+pub(super) fn with_tcp(mut world: World) -> World {
     let listener = Listener {
         address: ([127, 0, 0, 1], 0).into(),
         tls: false,
@@ -83,7 +83,7 @@ async fn echo<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, name: &str) {
     stream.shutdown().await.ok();
 }
 
-async fn plain_endpoint(name: &'static str) -> SocketAddr {
+pub(super) async fn plain_endpoint(name: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     task::spawn("endpoint", async move {
@@ -141,7 +141,7 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     client.read_to_end().await
 }
 
-async fn ask_plain(world: &World, text: &str) -> String {
+pub(super) async fn ask_plain(world: &World, text: &str) -> String {
     let tcp = TcpStream::connect(world.address("tcp")).await.unwrap();
     ask(&mut Client::new(tcp), text).await
 }

@@ -146,7 +146,7 @@ impl Shown {
             return Ok(());
         }
         let books = self.library.all();
-        let workloads = self.library.workloads.all();
+        let workloads = self.library.bounds.workloads.all();
         let own = self.library.own.load_full();
         let own = Party::own(own.as_deref(), (*self.workload).as_ref());
         let mut sums: BTreeMap<Labels<'_>, Sum> = BTreeMap::new();

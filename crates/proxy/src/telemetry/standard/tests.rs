@@ -4,10 +4,11 @@ use std::time::Duration;
 use myriad_base::metrics::Metrics;
 use myriad_model::{
     Attribute, Metric, MetricAction, MetricRule, Origin, OriginKind, TagValue, Telemetry,
+    WorkloadNames,
 };
 
 use super::super::recording::Recording;
-use super::super::workloads::WorkloadId;
+use super::super::workloads::{Met, WorkloadId};
 use super::{
     BOOKS_MAX, Book, Labels, Library, PAGES_MAX, Reporter, SERIES_MAX, SeriesPage, Workload,
     register,
@@ -128,7 +129,8 @@ fn whatever_is_beyond_a_maximum_is_counted_together() {
     let text = metrics.encode();
     let beyond = ["destination_service=\"overflow\""];
     assert_eq!(values(&text, "istio_requests_total", &beyond), [1.0]);
-    assert_eq!(told(&text), counted[0] + 6.0);
+    // A namespace alone has half of the books.
+    assert_eq!(told(&text), counted[0] + (BOOKS_MAX / 2 + 6) as f64);
 }
 
 #[test]
@@ -152,11 +154,60 @@ fn pages_of_workloads_are_bound_and_given_back() {
             .sum::<f64>()
     };
     assert_eq!(sum(&[]), 8.0 * 1_022.0);
-    assert_eq!(sum(&beyond), 8.0 * 1_022.0 - PAGES_MAX as f64);
+    assert_eq!(sum(&beyond), 8.0 * 1_022.0 - (PAGES_MAX / 2) as f64);
     drop(books);
     let book = open(&library, "s/new:1");
     count(book.page(0, WorkloadId::at(2)).unwrap(), 200);
     assert_eq!((sum(&[]), sum(&beyond)), (1.0, 0.0));
+}
+
+#[test]
+fn a_tenant_with_very_many_services_leaves_books_to_others() {
+    let (metrics, library) = library();
+    let of_evil = |number: usize| {
+        let origin = Origin {
+            kind: OriginKind::Service,
+            id: format!("evil/s{number}").into(),
+        };
+        let name = format!("evil/s{number}:80");
+        library.open(&(&*name).into(), Some(&origin), Reporter::Source)
+    };
+    let evil: Vec<_> = (0..BOOKS_MAX + 8).map(of_evil).collect();
+    let book = open(&library, "shop/web:80");
+    count(page(&book, 0), 200);
+    count(page(&evil[BOOKS_MAX], 0), 200);
+    let text = metrics.encode();
+    for service in ["web.shop.svc.cluster.local", "overflow"] {
+        let to = format!("destination_service=\"{service}\"");
+        assert_eq!(values(&text, "istio_requests_total", &[&*to]), [1.0]);
+    }
+}
+
+#[test]
+fn a_tenant_with_very_many_workloads_leaves_pages_to_others() {
+    let (metrics, library) = library();
+    let books: Vec<_> = (0..20)
+        .map(|number| open(&library, &format!("s/{number}:1")))
+        .collect();
+    let meet = |namespace: &str, number: usize| {
+        library.bounds.workloads.number(Met {
+            principal: format!("spiffe://a/ns/{namespace}/sa/c{number}").into(),
+            names: WorkloadNames::default(),
+        })
+    };
+    let ids: Vec<_> = (0..500).map(|number| meet("evil", number)).collect();
+    assert!(books.len() * ids.len() > PAGES_MAX);
+    for (book, id) in books
+        .iter()
+        .flat_map(|book| ids.iter().map(move |id| (book, id)))
+    {
+        count(book.page(0, *id).unwrap(), 200);
+    }
+    let own = meet("shop", 0);
+    count(books[19].page(0, own).unwrap(), 200);
+    let to = ["destination_workload_namespace=\"shop\""];
+    let text = metrics.encode();
+    assert_eq!(values(&text, "istio_requests_total", &to), [1.0]);
 }
 
 #[test]

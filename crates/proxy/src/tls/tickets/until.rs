@@ -8,8 +8,8 @@
 use std::cell::Cell;
 
 use rustls::pki_types::{CertificateDer, UnixTime};
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
+
+use crate::net::chain;
 
 /// The end of a session that nobody may resume.
 const NEVER: i64 = i64::MIN;
@@ -40,13 +40,10 @@ pub fn limit(until: i64) {
 /// The last second in which a chain is valid that is valid at a time: a certificate beside the
 /// first that has ended has led nowhere. One that cannot be read is valid at no time.
 pub fn end_of(leaf: &CertificateDer<'_>, issuers: &[CertificateDer<'_>], now: UnixTime) -> i64 {
-    let end = |der: &CertificateDer<'_>| {
-        let (_, parsed) = X509Certificate::from_der(der).ok()?;
-        Some(parsed.validity().not_after.timestamp())
-    };
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    let ends = issuers.iter().filter_map(end).filter(|it| *it >= now);
-    ends.fold(end(leaf).unwrap_or(NEVER), i64::min)
+    let ends = issuers.iter().filter_map(chain::end_of);
+    let ends = ends.filter(|it| *it >= now);
+    ends.fold(chain::end_of(leaf).unwrap_or(NEVER), i64::min)
 }
 
 #[cfg(test)]

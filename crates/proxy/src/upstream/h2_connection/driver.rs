@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 
 use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::limits::Limits;
-use crate::net::stream::Stream;
 use crate::telemetry::count::{Count, Counts};
+use crate::upstream::endpoint_stream::EndpointStream;
 use crate::upstream::noise::{EDGE_BYTES, Noise};
 
 /// The most bytes that are read of a connection while it carries no request: the rest of responses
@@ -58,7 +58,7 @@ pub(super) struct State {
 /// and frames that carry nothing at any time. The library answers every PING and takes every frame,
 /// for as long as they come.
 pub(super) struct Bounded {
-    stream: Stream,
+    stream: EndpointStream,
     noise: Noise,
     edge: Edge,
     state: Rc<State>,
@@ -147,7 +147,7 @@ impl State {
 
 impl Bounded {
     /// The bytes of a connection on which nothing was said.
-    pub(super) fn new(stream: Stream, state: Rc<State>) -> Self {
+    pub(super) fn new(stream: EndpointStream, state: Rc<State>) -> Self {
         Bounded {
             stream,
             noise: Noise::new(),
@@ -187,7 +187,7 @@ impl Bounded {
         while self.edge.filled < EDGE_BYTES {
             let place = self.edge.bytes.get_mut(self.edge.filled..);
             let mut into = ReadBuf::new(place.unwrap_or_default());
-            let stream = Pin::new(&mut self.stream);
+            let stream = Pin::new(&mut *self.stream);
             ready!(AsyncRead::poll_read(stream, context, &mut into))?;
             let count = into.filled().len();
             if count == 0 {
@@ -242,7 +242,7 @@ impl AsyncRead for Bounded {
             }
             let before = into.filled().len();
             ready!(AsyncRead::poll_read(
-                Pin::new(&mut it.stream),
+                Pin::new(&mut *it.stream),
                 context,
                 into
             ))?;
@@ -269,17 +269,20 @@ impl AsyncWrite for Bounded {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let Bounded { stream, noise, .. } = self.get_mut();
-        let written = ready!(AsyncWrite::poll_write(Pin::new(stream), context, bytes))?;
+        let stream = Pin::new(&mut **stream);
+        let written = ready!(AsyncWrite::poll_write(stream, context, bytes))?;
         noise.say(written);
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_flush(Pin::new(&mut self.get_mut().stream), context)
+        AsyncWrite::poll_flush(Pin::new(&mut *self.get_mut().stream), context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_shutdown(Pin::new(&mut self.get_mut().stream), context)
+        let it = self.get_mut();
+        it.stream.end();
+        AsyncWrite::poll_shutdown(Pin::new(&mut *it.stream), context)
     }
 
     fn poll_write_vectored(
@@ -288,7 +291,7 @@ impl AsyncWrite for Bounded {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let Bounded { stream, noise, .. } = self.get_mut();
-        let stream = Pin::new(stream);
+        let stream = Pin::new(&mut **stream);
         let written = ready!(AsyncWrite::poll_write_vectored(stream, context, parts))?;
         noise.say(written);
         Poll::Ready(Ok(written))
@@ -333,7 +336,8 @@ mod tests {
     use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::{Bounded, SLICE_BYTES, Stream};
+    use super::{Bounded, EndpointStream, SLICE_BYTES};
+    use crate::net::stream::Stream;
 
     #[tokio::test]
     async fn reading_ends_for_one_turn_though_more_is_there() {
@@ -341,7 +345,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let connected = TcpStream::connect(address).await.unwrap();
         let (mut endpoint, _) = listener.accept().await.unwrap();
-        let mut bounded = Bounded::new(Stream::Plain(connected), Rc::default());
+        let mut bounded =
+            Bounded::new(EndpointStream::new(Stream::Plain(connected)), Rc::default());
         // A frame of a body that is as long as a frame can be.
         endpoint.write_all(&[255, 255, 255]).await.unwrap();
         let mut room = vec![0; 4_096];

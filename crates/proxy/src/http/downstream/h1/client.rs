@@ -22,6 +22,7 @@ use crate::http::write::{self, Framing};
 use crate::limits::Reached;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
+use crate::telemetry::count::Counts;
 
 /// The most bytes that are thrown away after the last response.
 const LINGER_BYTES_MAX: usize = 256 << 10;
@@ -60,6 +61,47 @@ pub(super) struct H1Request {
     pub keep_alive: bool,
     /// Whether the client waits for a 100 before it sends the body.
     pub expects_continue: bool,
+}
+
+/// A body on its way from what has arrived to what is sent on.
+struct Passing<'a> {
+    decoder: &'a mut BodyDecoder,
+    received: &'a mut u64,
+    bytes_max: u64,
+    counts: &'a Counts,
+}
+
+impl Passing<'_> {
+    /// Passes on what has arrived until there are so many bytes; whether there was anything.
+    ///
+    /// # Errors
+    /// A body that is malformed, or too large. What was decoded of it is consumed, too, so that
+    /// nobody takes it for a head.
+    fn pass(
+        &mut self,
+        input: &mut Buffer,
+        encoder: Encoder,
+        out: &mut Buffer,
+        room: usize,
+    ) -> Result<bool, FailureKind> {
+        let mut has_moved = false;
+        while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
+            let step = self.decoder.step(input.filled());
+            let step = step.map_err(|it| self.counts.malformed(it, FailureKind::BadBody))?;
+            *self.received += step.data.len() as u64;
+            let is_too_large = *self.received > self.bytes_max;
+            if !is_too_large {
+                encoder.write(step.data, out);
+            }
+            let consumed = step.consumed;
+            input.consume(consumed);
+            if is_too_large {
+                return Err(FailureKind::BodyTooLarge);
+            }
+            has_moved = true;
+        }
+        Ok(has_moved)
+    }
 }
 
 impl H1Request {
@@ -325,20 +367,14 @@ impl Peer for H1Client {
         loop {
             let mut has_moved = false;
             if let Some(input) = &mut self.input {
+                let mut passing = Passing {
+                    decoder: &mut self.decoder,
+                    received: &mut self.bytes_received,
+                    bytes_max: self.request.body_bytes_max,
+                    counts: &self.worker.local.counts,
+                };
                 let room = out.len() + most;
-                while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
-                    let step = self.decoder.step(input.filled());
-                    let counts = &self.worker.local.counts;
-                    let step = step.map_err(|it| counts.malformed(it, FailureKind::BadBody))?;
-                    self.bytes_received += step.data.len() as u64;
-                    if self.bytes_received > self.request.body_bytes_max {
-                        return Poll::Ready(Err(FailureKind::BodyTooLarge));
-                    }
-                    encoder.write(step.data, out);
-                    let consumed = step.consumed;
-                    input.consume(consumed);
-                    has_moved = true;
-                }
+                has_moved = passing.pass(input, encoder, out, room)?;
                 if input.is_empty() {
                     self.input = None;
                 }
@@ -451,5 +487,28 @@ impl Peer for H1Client {
         } else {
             Err(FailureKind::ClientGone)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BodyDecoder, BodyLength, Buffer, Counts, Encoder, FailureKind, Passing};
+
+    #[test]
+    fn a_body_beyond_its_limit_is_never_read_as_the_next_request() {
+        let mut input = Buffer::for_head();
+        input.append(b"GET /evilGET /next");
+        let mut decoder = BodyDecoder::new(BodyLength::Exact(9));
+        let mut passing = Passing {
+            decoder: &mut decoder,
+            received: &mut 0,
+            bytes_max: 4,
+            counts: &Counts::new(),
+        };
+        let mut out = Buffer::for_head();
+        let passed = passing.pass(&mut input, Encoder::Plain, &mut out, 64);
+        assert_eq!(passed, Err(FailureKind::BodyTooLarge));
+        assert!(decoder.is_done() && out.is_empty());
+        assert_eq!(input.filled(), b"GET /next");
     }
 }

@@ -145,6 +145,11 @@ impl Connection {
         self.shared.with(|streams| streams.is_evicted())
     }
 
+    /// How many bytes are held for it, and for its streams.
+    pub(super) fn held(&self) -> usize {
+        self.shared.with(|streams| streams.held())
+    }
+
     /// The deadline that passes at once where it has to go.
     pub(super) fn watch(&self, deadline: &Deadline) {
         self.shared.with(|streams| streams.watch(deadline));
@@ -194,8 +199,11 @@ impl Connection {
         let polled = self.poll_frames(context);
         let input = self.input.as_ref().map_or(0, Buffer::capacity);
         let head = self.head.as_ref().map_or(0, Unfinished::memory);
-        let bytes = input + head + self.stream.buffered();
-        self.shared.with(|streams| streams.hold_beside(bytes));
+        let bytes = input + head + self.stream.buffered() + self.decoder.memory();
+        self.shared.with(|streams| {
+            let kept = streams.kept();
+            streams.hold_beside(bytes + kept);
+        });
         polled
     }
 

@@ -24,6 +24,9 @@ mod output;
 pub(crate) use account::STREAM_BYTES;
 pub(crate) use handle::Handle;
 
+/// The slots that a connection keeps memory for while it has no stream.
+const SLOTS_KEPT: usize = 16;
+
 /// The client, or its stream, is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
@@ -554,6 +557,18 @@ impl Streams {
             slot.is_waiting = true;
             self.waiting.push(place);
         }
+    }
+
+    /// Gives back the memory that only very many streams at once need, where there is none.
+    fn shrink(&mut self) {
+        if self.slots.len() <= SLOTS_KEPT || self.free.len() < self.slots.len() {
+            return;
+        }
+        self.slots.clear();
+        self.slots.shrink_to(SLOTS_KEPT);
+        self.free.clear();
+        self.free.shrink_to(SLOTS_KEPT);
+        self.live.shrink_to(SLOTS_KEPT);
     }
 
     fn close(&mut self, place: usize) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use myriad_base::clock::{self, Instant};
+use myriad_base::log::suppressed::Topic;
 use myriad_model::Version;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -18,6 +19,10 @@ use tokio::time::timeout;
 use super::hash;
 use super::turns::{CheckTurns, CheckWait};
 use crate::limits;
+use crate::telemetry::sparse::SparseLines;
+
+/// The lines about passwords that cannot be verified.
+static LINES: SparseLines = SparseLines::untold();
 
 /// The parts of what is known. A namespace has one, so that others push out nothing of it unless
 /// they share it.
@@ -177,7 +182,12 @@ impl PasswordChecks {
             Ok(true) => Verdict::Right,
             Ok(false) => Verdict::Wrong,
             Err(error) => {
-                tracing::error!(%error, "a password cannot be verified");
+                match LINES.admit() {
+                    Some(left_out) => {
+                        tracing::error!(%error, left_out, "a password cannot be verified");
+                    }
+                    None => Topic::Failure.suppress(),
+                }
                 Verdict::Full
             }
         }

@@ -141,7 +141,7 @@ impl Connection {
 
     /// Whether more may be held for it, as far as others go.
     fn may_hold(&self) -> bool {
-        let held = self.shared.with(|streams| streams.held());
+        let held = self.held();
         // Whose stream it is to be its head says.
         let fairness = &self.local.fairness;
         fairness.may_hold(NOBODY, held, &self.local.counts)

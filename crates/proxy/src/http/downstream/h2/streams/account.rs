@@ -27,6 +27,22 @@ impl Streams {
         self.held > self.held_max
     }
 
+    /// How many bytes of memory are kept for streams that there are not.
+    pub(crate) fn kept(&self) -> usize {
+        let used = self.slots.len() - self.free.len();
+        let slots = (self.slots.capacity() - used) * size_of::<Slot>();
+        let lists = [
+            &self.free,
+            &self.waiting,
+            &self.heads_waiting,
+            &self.growing,
+        ];
+        let places: usize = lists.map(Vec::capacity).into_iter().sum();
+        let live = (self.live.capacity() - self.live.len()) * size_of::<(u32, usize)>();
+        let cut = self.cut.capacity() * size_of::<u32>();
+        slots + places * size_of::<usize>() + live + cut
+    }
+
     /// How many bytes are held for the connection in all.
     pub(crate) fn held(&self) -> usize {
         self.holding.bytes()

@@ -269,6 +269,7 @@ impl Drop for Handle {
             (true, false) => streams.fail(slot.id, Reason::NoError),
             (false, _) => streams.fail(slot.id, Reason::Cancel),
         }
+        streams.shrink();
         wake(&streams.connection);
     }
 }
