@@ -10,6 +10,7 @@ pub mod config_map;
 pub mod endpoint_slice;
 pub mod finding;
 pub mod ingress;
+pub mod issuer;
 pub mod istio;
 pub mod meta;
 pub mod object;
@@ -26,9 +27,10 @@ pub use ingress::{
     BackendPort, Ingress, IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls,
     PathType,
 };
+pub use issuer::{Issuer, IssuerSpec};
 pub use meta::Meta;
 pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
 pub use order::{Order, OrderAnswer};
 pub use pod::{Owner, Pod};
-pub use secret::{KeyDer, Secret, SecretProblem, TlsPair, TrustDer};
+pub use secret::{IssuerKeys, KeyDer, Secret, SecretProblem, TlsPair, TrustDer};
 pub use service::{Service, ServicePort, TargetPort};

@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{ObjectKey, ObjectKind};
 
-/// Annotation prefixes whose keys are kept; all others are dropped while reading.
-pub const ANNOTATION_PREFIXES: [&str; 7] = [
+/// Annotation prefixes whose keys are kept; nearly all others are dropped while reading.
+const ANNOTATION_PREFIXES: [&str; 7] = [
     "myriad.dev/",
     "nginx.ingress.kubernetes.io/",
     "higress.io/",
@@ -16,6 +16,16 @@ pub const ANNOTATION_PREFIXES: [&str; 7] = [
     // The namespaces that see a Service.
     "networking.istio.io/exportTo",
 ];
+
+/// Further annotations that are kept, by their whole keys: hints for cert-manager, which writes
+/// many others to Secrets.
+const ANNOTATION_KEYS: [&str; 2] = ["cert-manager.io/cluster-issuer", "cert-manager.io/issuer"];
+
+/// Whether an annotation is kept.
+pub fn is_kept_annotation(key: &str) -> bool {
+    let mut prefixes = ANNOTATION_PREFIXES.iter();
+    prefixes.any(|prefix| key.starts_with(prefix)) || ANNOTATION_KEYS.contains(&key)
+}
 
 /// The namespace of namespaced objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -28,7 +38,7 @@ pub struct Meta {
     /// `creationTimestamp` in seconds since the epoch. An object without one counts as the
     /// youngest, so that a written age always wins over an unknown one.
     pub created: i64,
-    /// Annotations under [`ANNOTATION_PREFIXES`], sorted by key.
+    /// Annotations that are kept ([`is_kept_annotation`]), sorted by key.
     pub annotations: Box<[(Box<str>, Box<str>)]>,
 }
 
@@ -106,8 +116,8 @@ impl RawMeta {
             Some(namespace) => namespace,
         };
         let mut annotations: Vec<_> = self.annotations.map_or_else(Vec::new, |pairs| {
-            let kept = |key: &str| ANNOTATION_PREFIXES.iter().any(|p| key.starts_with(p));
-            pairs.0.into_iter().filter(|(key, _)| kept(key)).collect()
+            let pairs = pairs.0.into_iter();
+            pairs.filter(|(key, _)| is_kept_annotation(key)).collect()
         });
         annotations.sort();
         Ok(Meta {
@@ -192,7 +202,17 @@ fn parse_time(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_time;
+    use super::{is_kept_annotation, parse_time};
+
+    #[test]
+    fn of_what_cert_manager_writes_its_hints_alone_are_kept() {
+        for key in ["myriad.dev/issuer", "cert-manager.io/cluster-issuer"] {
+            assert!(is_kept_annotation(key), "{key}");
+        }
+        for key in ["cert-manager.io/issuer-name", "cert-manager.io/alt-names"] {
+            assert!(!is_kept_annotation(key), "{key}");
+        }
+    }
 
     #[test]
     fn times_count_seconds_since_the_epoch() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::issuer::{Issuer, NamespacedIssuer, WideIssuer};
 use crate::istio::{
     AuthorizationPolicy, DestinationRule, EnvoyFilter, Gateway, PeerAuthentication, ProxyConfig,
     RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
@@ -59,11 +60,15 @@ pub enum ObjectKind {
     ConfigMap = 20,
     /// An order of a certificate. The process itself makes them, and reads none that is written.
     Order = 21,
+    /// `myriad.dev` Issuer.
+    Issuer = 22,
+    /// `myriad.dev` ClusterIssuer, cluster-scoped.
+    ClusterIssuer = 23,
 }
 
 impl ObjectKind {
     /// Every kind that people write, in a fixed order.
-    pub const ALL: [ObjectKind; 20] = [
+    pub const ALL: [ObjectKind; 22] = [
         ObjectKind::Ingress,
         ObjectKind::IngressClass,
         ObjectKind::Service,
@@ -84,7 +89,13 @@ impl ObjectKind {
         ObjectKind::WasmPlugin,
         ObjectKind::Pod,
         ObjectKind::ConfigMap,
+        ObjectKind::Issuer,
+        ObjectKind::ClusterIssuer,
     ];
+
+    /// The kinds of issuers. Who does not know whether there are any obtains no certificate, and
+    /// serves those that are there.
+    pub const ISSUERS: [ObjectKind; 2] = [ObjectKind::Issuer, ObjectKind::ClusterIssuer];
 
     /// The kinds that every Kubernetes API serves and that are always read; most others need
     /// definitions of their own.
@@ -120,6 +131,8 @@ impl ObjectKind {
             ObjectKind::Pod => "Pod",
             ObjectKind::ConfigMap => "ConfigMap",
             ObjectKind::Order => "Order",
+            ObjectKind::Issuer => "Issuer",
+            ObjectKind::ClusterIssuer => "ClusterIssuer",
         }
     }
 
@@ -147,6 +160,8 @@ impl ObjectKind {
             ObjectKind::Pod => "pods",
             ObjectKind::ConfigMap => "configmaps",
             ObjectKind::Order => "orders",
+            ObjectKind::Issuer => "issuers",
+            ObjectKind::ClusterIssuer => "clusterissuers",
         }
     }
 
@@ -179,6 +194,7 @@ impl ObjectKind {
             ObjectKind::EnvoyFilter => &["networking.istio.io/v1alpha3"],
             ObjectKind::WasmPlugin => &["extensions.istio.io/v1alpha1"],
             ObjectKind::Order => &[],
+            ObjectKind::Issuer | ObjectKind::ClusterIssuer => &["myriad.dev/v1alpha1"],
         }
     }
 
@@ -192,7 +208,7 @@ impl ObjectKind {
 
     /// Whether objects of this kind have no namespace.
     pub const fn is_cluster_scoped(self) -> bool {
-        matches!(self, ObjectKind::IngressClass)
+        matches!(self, ObjectKind::IngressClass | ObjectKind::ClusterIssuer)
     }
 
     /// The kind for an `apiVersion` and a `kind`, if it is one that Myriad reads.
@@ -314,6 +330,8 @@ pub enum Object {
     ConfigMap(Arc<ConfigMap>),
     /// See [`Order`].
     Order(Arc<Order>),
+    /// See [`Issuer`]; of either kind.
+    Issuer(Arc<Issuer>),
 }
 
 impl Object {
@@ -341,6 +359,7 @@ impl Object {
             Object::Pod(object) => &object.meta,
             Object::ConfigMap(object) => &object.meta,
             Object::Order(object) => &object.meta,
+            Object::Issuer(object) => &object.meta,
         }
     }
 
@@ -349,8 +368,8 @@ impl Object {
         &self.meta().key
     }
 
-    /// The memory that an object of Istio's API takes, in bytes, as it was counted while it was
-    /// read; 0 for other kinds, which are kept packed.
+    /// The memory that an object of Istio's API or an issuer takes, in bytes, as it was counted
+    /// while it was read; 0 for other kinds, which are kept packed.
     pub fn bytes(&self) -> u32 {
         match self {
             Object::Ingress(_)
@@ -374,6 +393,7 @@ impl Object {
             Object::ProxyConfig(object) => object.bytes,
             Object::EnvoyFilter(object) => object.bytes,
             Object::WasmPlugin(object) => object.bytes,
+            Object::Issuer(object) => object.bytes,
         }
     }
 
@@ -419,6 +439,14 @@ impl Object {
             ObjectKind::Pod => Object::Pod(Arc::deserialize(deserializer)?),
             ObjectKind::ConfigMap => Object::ConfigMap(Arc::deserialize(deserializer)?),
             ObjectKind::Order => return Err(serde::de::Error::custom(UNWRITTEN)),
+            ObjectKind::Issuer => {
+                let NamespacedIssuer(issuer) = Deserialize::deserialize(deserializer)?;
+                Object::Issuer(Arc::new(issuer))
+            }
+            ObjectKind::ClusterIssuer => {
+                let WideIssuer(issuer) = Deserialize::deserialize(deserializer)?;
+                Object::Issuer(Arc::new(issuer))
+            }
         })
     }
 
@@ -472,6 +500,14 @@ impl Object {
             ObjectKind::Pod => Object::Pod(Arc::new(reader.read()?)),
             ObjectKind::ConfigMap => Object::ConfigMap(Arc::new(reader.read()?)),
             ObjectKind::Order => match reader.read::<Unwritten>()? {},
+            ObjectKind::Issuer => {
+                let NamespacedIssuer(issuer) = reader.read()?;
+                Object::Issuer(Arc::new(issuer))
+            }
+            ObjectKind::ClusterIssuer => {
+                let WideIssuer(issuer) = reader.read()?;
+                Object::Issuer(Arc::new(issuer))
+            }
         })
     }
 }

@@ -1,5 +1,7 @@
-//! `v1` Secret, of which only `kubernetes.io/tls` and generic ones have an effect.
+//! `v1` Secret, of which only `kubernetes.io/tls`, generic ones and those for issuers have an
+//! effect.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -17,6 +19,10 @@ pub const TLS_TYPE: &str = "kubernetes.io/tls";
 
 /// The type of Secrets that may hold anything.
 pub const GENERIC_TYPE: &str = "Opaque";
+
+/// The type of Secrets whose values issuers may use. Whoever may write an issuer need not be one
+/// who may use any Secret beside it, so that its writer says so.
+pub const ISSUER_TYPE: &str = "myriad.dev/issuer";
 
 /// The keys of certificate and private key.
 const PAIR: (&str, &str) = ("tls.crt", "tls.key");
@@ -56,6 +62,56 @@ pub struct Secret {
     /// The authorities or users that others are verified against, if there are any, or why they
     /// cannot be read.
     pub trust: Result<Option<Box<TrustDer>>, SecretProblem>,
+    /// The values that issuers may use; none unless it is of type [`ISSUER_TYPE`].
+    pub keys: Option<Box<IssuerKeys>>,
+}
+
+/// Values of a Secret that issuers use. They have no way to be printed or serialised.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct IssuerKeys {
+    list: Box<[KeyValue]>,
+}
+
+/// The key of a value, and the value.
+type KeyValue = (Box<str>, Box<[u8]>);
+
+impl IssuerKeys {
+    /// The most values that are kept, the first by their keys.
+    pub const ENTRIES_MAX: usize = 16;
+
+    /// The longest value that is kept.
+    pub const BYTES_MAX: usize = 4 << 10;
+
+    /// Takes over values, as far as they are kept.
+    pub fn new(mut values: BTreeMap<Box<str>, Box<[u8]>>) -> Self {
+        values.retain(|_, value| (1..=IssuerKeys::BYTES_MAX).contains(&value.len()));
+        let kept = values.into_iter().take(IssuerKeys::ENTRIES_MAX);
+        IssuerKeys {
+            list: kept.collect(),
+        }
+    }
+
+    /// The value of a key, or without one the only value that there is; for whoever uses it.
+    pub fn expose(&self, key: Option<&str>) -> Option<&[u8]> {
+        let found = match (key, &*self.list) {
+            (Some(key), list) => list.iter().find(|(known, _)| **known == *key)?,
+            (None, [only]) => only,
+            (None, _) => return None,
+        };
+        Some(&found.1)
+    }
+
+    /// The bytes of all.
+    pub fn bytes(&self) -> usize {
+        let values = self.list.iter();
+        values.map(|(key, value)| key.len() + value.len()).sum()
+    }
+}
+
+impl std::fmt::Debug for IssuerKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IssuerKeys({} hidden)", self.list.len())
+    }
 }
 
 /// Certificates of authorities and revocation lists, in DER, or else users.
@@ -160,7 +216,7 @@ impl Secret {
     /// Whether nothing of it is read, so that it says no more than one that is not there.
     pub fn is_blank(&self) -> bool {
         let has_pair = self.tls != Err(SecretProblem::OtherType);
-        !has_pair && self.trust == Ok(None)
+        !has_pair && self.trust == Ok(None) && self.keys.is_none()
     }
 }
 
@@ -211,8 +267,10 @@ impl<'de> Deserialize<'de> for Secret {
             };
             (tls, read_trust(values))
         };
+        let is_for_issuers = &*secret_type == ISSUER_TYPE;
         Ok(Secret {
             meta: raw.metadata.check(ObjectKind::Secret)?,
+            keys: is_for_issuers.then(|| Box::new(read_keys(values))),
             secret_type,
             tls,
             trust,
@@ -357,6 +415,22 @@ fn read_map(values: Values<'_>) -> Option<Users> {
     (!list.is_empty()).then(|| Users::new(UsersForm::Map, list))
 }
 
+/// All values, as far as they are kept.
+fn read_keys(Values(data, text): Values<'_>) -> IssuerKeys {
+    let mut values: BTreeMap<Box<str>, Box<[u8]>> = BTreeMap::new();
+    for (key, value) in data.iter().flat_map(|pairs| &pairs.0) {
+        let packed = value.bytes().filter(|byte| !byte.is_ascii_whitespace());
+        let packed: Vec<u8> = packed.collect();
+        if let Ok(bytes) = STANDARD.decode(packed) {
+            values.insert(key.clone(), bytes.into());
+        }
+    }
+    for (key, value) in text.iter().flat_map(|pairs| &pairs.0) {
+        values.insert(key.clone(), value.as_bytes().into());
+    }
+    IssuerKeys::new(values)
+}
+
 fn is_user(name: &str) -> bool {
     let is_clean = !name.bytes().any(|byte| byte < b' ' || byte == 0x7f);
     is_clean && (1..=USER_BYTES_MAX).contains(&name.len())
@@ -392,7 +466,9 @@ fn read_value(Values(data, text): Values<'_>, key: &'static str) -> Result<Vec<u
 
 #[cfg(test)]
 mod tests {
-    use super::{Secret, Users, UsersForm};
+    use std::collections::BTreeMap;
+
+    use super::{IssuerKeys, Secret, Users, UsersForm};
 
     fn read(data: &str) -> Option<Users> {
         let yaml = format!("metadata:\n  name: x\ntype: Opaque\n{data}");
@@ -431,5 +507,35 @@ mod tests {
         ] {
             assert_eq!(read(nothing), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn the_values_of_a_secret_for_issuers_are_kept_and_hidden_and_those_of_others_are_not() {
+        let secret = |kind: &str, values: &str| -> Secret {
+            let yaml = format!("metadata:\n  name: x\ntype: {kind}\n{values}");
+            serde_saphyr::from_str(&yaml).expect("a Secret")
+        };
+        let values = "data:\n  a: aHVzaA==\nstringData:\n  b: hush\n";
+        let read = secret("myriad.dev/issuer", values);
+        assert!(!read.is_blank() && !format!("{read:?}").contains("hush"));
+        let keys = read.keys.expect("its values");
+        assert_eq!(keys.expose(Some("a")), Some(&b"hush"[..]));
+        assert_eq!(keys.expose(Some("b")), Some(&b"hush"[..]));
+        // Which of two is meant has to be said.
+        assert_eq!((keys.expose(None), keys.expose(Some("c"))), (None, None));
+        let only = secret("myriad.dev/issuer", "stringData:\n  a: hush\n");
+        let only = only.keys.expect("its values");
+        assert_eq!(only.expose(None), Some(&b"hush"[..]));
+        assert_eq!(secret("Opaque", values).keys, None);
+
+        let long = "x".repeat(IssuerKeys::BYTES_MAX + 1).into_bytes();
+        let value = |number: u32| -> (Box<str>, Box<[u8]>) {
+            (format!("{number:02}").into(), vec![b'x'].into())
+        };
+        let mut many: BTreeMap<Box<str>, Box<[u8]>> = (0..20).map(value).collect();
+        many.insert("0".into(), long.into());
+        let keys = IssuerKeys::new(many);
+        assert_eq!(keys.bytes(), IssuerKeys::ENTRIES_MAX * 3);
+        assert_eq!(keys.expose(Some("0")), None);
     }
 }

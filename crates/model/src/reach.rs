@@ -205,6 +205,26 @@ impl Meant {
     }
 }
 
+/// The blocks of all addresses that [`Extent::Elsewhere`] leaves out.
+pub fn local_blocks() -> impl Iterator<Item = IpNet> {
+    let wide: [(IpAddr, u8); 9] = [
+        (Ipv4Addr::UNSPECIFIED.into(), 32),
+        (Ipv4Addr::LOCALHOST.into(), 8),
+        (Ipv4Addr::new(169, 254, 0, 0).into(), 16),
+        (Ipv4Addr::new(224, 0, 0, 0).into(), 4),
+        (Ipv4Addr::BROADCAST.into(), 32),
+        (Ipv6Addr::UNSPECIFIED.into(), 128),
+        (Ipv6Addr::LOCALHOST.into(), 128),
+        (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0).into(), 10),
+        (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into(), 8),
+    ];
+    let block = |(ip, length): (IpAddr, u8)| Some(IpNet::new(ip, length).ok()?.trunc());
+    let wide = wide.into_iter().filter_map(block);
+    let single = METADATA_V4.into_iter().map(IpAddr::V4);
+    let single = single.chain(METADATA_V6.into_iter().map(IpAddr::V6));
+    wide.chain(single.map(IpNet::from))
+}
+
 fn is_in(blocks: &[IpNet], ip: IpAddr) -> bool {
     let mut blocks = blocks.iter();
     blocks.any(|block| block.contains(&ip))
@@ -269,7 +289,9 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, Reach, is_loopback_name, is_met, readings_of};
+    use std::net::IpAddr;
+
+    use super::{Extent, Reach, is_loopback_name, is_met, local_blocks, readings_of};
 
     #[test]
     fn the_address_of_a_client_may_hold_another() {
@@ -293,6 +315,21 @@ mod tests {
             "2001::a01:203",
         ] {
             assert!(readings(alone).is_empty(), "{alone}");
+        }
+    }
+
+    #[test]
+    fn the_blocks_of_a_machine_itself_have_what_is_not_elsewhere() {
+        for text in LOCAL
+            .iter()
+            .filter(|text| !text.contains("::ffff:"))
+            .take(16)
+        {
+            let ip: IpAddr = text.parse().unwrap();
+            assert!(local_blocks().any(|block| block.contains(&ip)), "{text}");
+        }
+        for block in local_blocks() {
+            assert!(!to(Extent::Elsewhere).admits(block.addr()), "{block}");
         }
     }
 

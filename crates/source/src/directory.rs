@@ -2,6 +2,9 @@
 //!
 //! - One file is one batch, and so is one swap of the `..data` link of a mounted ConfigMap.
 //! - Only the file that changed is read, and only documents with new bytes are parsed.
+//! - Work comes in the order of its events. What takes long to read is read in slices, and takes
+//!   effect as a whole; meanwhile other work of the same owner waits, and that of others goes on.
+//!   An owner is a directory in the root with all below it, or the root with its own files.
 //! - A file is read when it was closed after writing or moved into place, never while it grows.
 //!   A file that disappears counts as gone after [`Settings::removal_hold`].
 //! - While a document of a file is broken, no object that the file gave goes out of effect.
@@ -11,9 +14,12 @@
 
 mod check;
 mod document;
+mod draft;
 mod file;
 mod head;
 mod index;
+mod job;
+mod lanes;
 mod lines;
 mod loader;
 mod locator;
@@ -28,6 +34,7 @@ mod tests;
 mod tree;
 mod watch;
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -42,8 +49,8 @@ pub use self::check::{Loaded, load, read};
 pub use self::document::Passed;
 pub use self::locator::{FieldLocator, Locator};
 
-use self::file::{Disk, Files};
 use self::index::{Index, Session};
+use self::job::{Job, Knowledge};
 use self::parsed::Parsed;
 use self::queue::{Queue, Work};
 use self::rescan::Seen;
@@ -51,6 +58,10 @@ use self::watch::DirectoryWatch;
 
 /// The most files of the first load that end in one batch.
 const BATCH_FILES_MAX: usize = 1_024;
+
+/// The most pieces of work whose files are held while they are read in slices. Those of other
+/// owners wait for one to end, and hold nothing.
+const JOBS_MAX: usize = 4;
 
 /// Which directory, and within which limits.
 #[derive(Clone, Debug)]
@@ -149,6 +160,12 @@ pub struct Directory {
     counters: Counters,
     watch: DirectoryWatch,
     queue: Queue,
+    /// The work that is read in slices, the next slice first; at most [`JOBS_MAX`].
+    jobs: VecDeque<Job>,
+    /// The work that is to be read so once there is room, and of which nothing is held.
+    waiting: VecDeque<Job>,
+    /// Whether the next slice goes before other work.
+    owes_slice: bool,
     /// The results of the first load, until it is complete.
     loading: Option<mpsc::Receiver<Vec<Parsed>>>,
     /// Problems of the tree that were found before the first load.
@@ -200,13 +217,16 @@ impl Directory {
         let send = move |chunk| sender.blocking_send(chunk).is_ok();
         loader::start(listing.files, &limits, &counters, send).map_err(unwatchable)?;
         Ok(Directory {
+            queue: Queue::new(settings.removal_hold, &root),
             root,
             only,
             limits,
             index: known.index.clone(),
             counters,
             watch,
-            queue: Queue::new(settings.removal_hold),
+            jobs: VecDeque::new(),
+            waiting: VecDeque::new(),
+            owes_slice: false,
             loading: Some(receiver),
             early,
         })
@@ -215,7 +235,11 @@ impl Directory {
     /// The next batch; it is never empty, but for the one that ends the first load with
     /// `synced`, which may be. Dropping the future loses nothing.
     ///
-    /// It reads files with blocking calls, so it belongs into a task of its own.
+    /// It reads files with blocking calls, so it belongs on a thread that nobody waits for, and all
+    /// that share a [`Known`] on the same one. While something long is read, what else changes
+    /// comes after one slice of it: 64 KiB of documents, or one of
+    /// [`Limits::document_bytes_max`], beside the splitting of one text of
+    /// [`Limits::file_bytes_max`].
     pub async fn next(&mut self) -> Batch {
         loop {
             if let Some(receiver) = &mut self.loading {
@@ -225,15 +249,32 @@ impl Directory {
                 }
                 continue;
             }
-            while let Some(work) = self.queue.pop() {
-                let batch = self.perform(work);
-                if !batch.changes.is_empty() || !batch.reports.is_empty() {
-                    return batch;
-                }
-                // Many files that turn out to be unchanged must not starve other tasks.
-                tokio::task::coop::consume_budget().await;
+            if !self.jobs.is_empty() {
+                self.take_events();
             }
-            self.wait().await;
+            let work = match self.owes_slice && !self.jobs.is_empty() {
+                true => None,
+                false => self.queue.pop(),
+            };
+            // Neither waits for more than one of the other.
+            self.owes_slice = work.is_some() && !self.jobs.is_empty();
+            let batch = match work {
+                Some(work) => self.perform(work),
+                None if !self.jobs.is_empty() => self.read_on(),
+                None => {
+                    self.wait().await;
+                    continue;
+                }
+            };
+            if let Some(batch) = batch {
+                return batch;
+            }
+            // Many files that turn out to be unchanged must not starve other tasks, nor may a
+            // long one.
+            match self.jobs.is_empty() {
+                true => tokio::task::coop::consume_budget().await,
+                false => tokio::task::yield_now().await,
+            }
         }
     }
 
@@ -275,7 +316,7 @@ impl Directory {
     fn take_loaded(&mut self, chunk: Option<Vec<Parsed>>) -> Option<Batch> {
         let Some(mut parsed) = chunk else {
             self.loading = None;
-            let mut batch = self.apply(Vec::new(), Vec::new());
+            let mut batch = self.apply(Vec::new());
             batch.synced = true;
             return Some(batch);
         };
@@ -285,8 +326,7 @@ impl Directory {
         {
             parsed.extend(more);
         }
-        let batch = self.apply(parsed, Vec::new());
-        (!batch.changes.is_empty() || !batch.reports.is_empty()).then_some(batch)
+        telling(self.apply(parsed))
     }
 
     /// Waits for events or for the end of a hold, and puts into the queue what follows.
@@ -298,35 +338,47 @@ impl Directory {
             },
             None => self.watch.ready().await,
         };
+        match ready {
+            Ok(()) if self.take_events() => return,
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "the directory cannot be watched"),
+        }
+        // The descriptor is ours and open, so this does not happen; if it does, a busy loop would
+        // be worse than a pause.
+        self.queue
+            .take(watch::Event::Overflow, clock::now(), &rescan::NoFacts);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    /// Puts into the queue what follows from events and from holds that have ended. Returns whether
+    /// events can be read.
+    fn take_events(&mut self) -> bool {
         let now = clock::now();
-        match ready.and_then(|()| self.watch.drain()) {
-            Ok(events) => {
-                let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
-                let facts = rescan::DiskFacts {
-                    index: &index,
-                    watch: &self.watch,
-                };
-                for event in events {
-                    if event == watch::Event::Overflow {
-                        self.counters.overflows.inc();
-                    }
-                    self.queue.take(event, now, &facts);
-                }
+        let events = self.watch.drain();
+        if let Err(error) = &events {
+            tracing::error!(%error, "the directory's events cannot be read");
+        }
+        let is_readable = events.is_ok();
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let facts = rescan::DiskFacts {
+            index: &index,
+            watch: &self.watch,
+        };
+        for event in events.unwrap_or_default() {
+            if event == watch::Event::Overflow {
+                self.counters.overflows.inc();
             }
-            Err(error) => {
-                // The descriptor is ours and open, so this does not happen; if it does, a busy
-                // loop would be worse than a pause.
-                tracing::error!(%error, "the directory's events cannot be read");
-                self.queue
-                    .take(watch::Event::Overflow, now, &rescan::NoFacts);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
+            self.queue.take(event, now, &facts);
         }
         self.queue.expire(now);
+        is_readable
     }
 
     /// Looks at what the queue says. Whatever is to be read file by file goes back into it.
-    fn perform(&mut self, work: Work) -> Batch {
+    fn perform(&mut self, work: Work) -> Option<Batch> {
+        let owners = self.queue.owners(&work);
+        // Files of all owners are read as work of each.
+        let is_apart = work == Work::Everything;
         let seen = match work {
             Work::Paths(paths) => {
                 let mut seen = Seen::default();
@@ -341,6 +393,10 @@ impl Directory {
                 seen.is_one_batch = true;
                 seen
             }
+            Work::Rival(path) => Seen {
+                dirty: vec![path],
+                ..Seen::default()
+            },
             Work::Everything => {
                 self.watch.anchor();
                 let root = self.root.clone();
@@ -349,39 +405,65 @@ impl Directory {
         };
         let mut files = seen.dirty;
         files.extend(seen.gone);
-        if seen.is_one_batch || files.len() <= 1 {
-            return self.apply(seen.parsed, files);
+        if !seen.is_one_batch && (files.len() > 1 || is_apart) {
+            for path in files.drain(..) {
+                self.queue.push(path);
+            }
         }
-        for path in files {
-            self.queue.push(path);
+        let mut job = Job::new(owners, seen.parsed, files);
+        if job.step(&self.knowledge()) {
+            return telling(self.apply(job.into_parsed()));
         }
-        self.apply(seen.parsed, Vec::new())
+        self.queue.block(&job.owners);
+        if self.jobs.len() < JOBS_MAX {
+            self.jobs.push_back(job);
+        } else {
+            job.forget();
+            self.waiting.push_back(job);
+        }
+        None
     }
 
-    /// One batch from what is known already and from files that are read now.
-    fn apply(&mut self, parsed: Vec<Parsed>, dirty: Vec<Arc<str>>) -> Batch {
-        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-        let mut session = Session::new(&mut index, &self.limits, &self.counters);
-        let mut disk = Disk {
+    /// Reads one more slice of what is being read.
+    fn read_on(&mut self) -> Option<Batch> {
+        let mut job = self.jobs.pop_front()?;
+        let known = self.knowledge();
+        if !job.step(&known) || !job.is_current(&known) {
+            self.jobs.push_back(job);
+            return None;
+        }
+        self.queue.release(&job.owners);
+        self.jobs.extend(self.waiting.pop_front());
+        telling(self.apply(job.into_parsed()))
+    }
+
+    fn knowledge(&self) -> Knowledge<'_> {
+        Knowledge {
+            root: &self.root,
+            index: &self.index,
             limits: &self.limits,
             counters: &self.counters,
-        };
+        }
+    }
+
+    /// One batch from what has been read.
+    fn apply(&mut self, parsed: impl IntoIterator<Item = Parsed>) -> Batch {
+        let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+        let mut session = Session::new(&mut index, &self.limits, &self.counters);
         for parsed in self.early.drain(..).chain(parsed) {
             session.apply(parsed);
         }
-        for path in dirty {
-            let index = session.index();
-            if index.len() >= self.limits.files_max && index.stamp(&path).is_none() {
-                session.apply(check::trouble(
-                    self.root.clone(),
-                    tree::too_many(&self.limits),
-                ));
-                continue;
-            }
-            session.update(&path, &mut disk);
+        let (batch, rivals) = session.end();
+        for path in rivals {
+            self.queue.push_rival(path);
         }
-        session.finish(&mut disk as &mut dyn Files)
+        batch
     }
+}
+
+/// The batch, if it says anything.
+fn telling(batch: Batch) -> Option<Batch> {
+    (!batch.changes.is_empty() || !batch.reports.is_empty()).then_some(batch)
 }
 
 impl Settings {

@@ -9,7 +9,8 @@
 //!   confirms it ([`ClusterSettings::holds`]).
 //! - Kinds whose definitions (CRDs) come and go are watched while they are there.
 //! - Pods are asked for only while there are definitions of DestinationRules or ServiceEntries,
-//!   and for more than their metadata only while a ServiceEntry selects workloads.
+//!   and for more than their metadata only while a ServiceEntry selects workloads, and for
+//!   [`ClusterSettings::whole_pods_for`] after that.
 //! - Secrets of types that are never read are not asked for, and one of which nothing is read is
 //!   forgotten when it comes. Of ConfigMaps at most one is asked for, unless all are wanted.
 
@@ -29,6 +30,9 @@ mod moment;
 mod own;
 mod pace;
 mod path;
+mod provided;
+mod selecting;
+mod shelf;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -48,6 +52,7 @@ use tokio::task::JoinHandle;
 pub use self::client::{Access, CallError, Client, ConnectError, RETRY_AFTER_MAX};
 pub use self::counters::WatchCounters;
 pub use self::own::{OwnConfigMap, Secret, Texts};
+pub use self::shelf::{Shelf, ShelfNews, ShelfWatch, Shelved};
 
 use self::core::{Core, Limits, Scope};
 use self::definitions::Look;
@@ -82,7 +87,8 @@ pub struct ClusterSettings {
     pub namespaces: Vec<Arc<str>>,
     /// The kinds that are watched. With `namespaces` set, cluster-scoped kinds that the server
     /// forbids count as empty. Those beyond [`ObjectKind::CORE`] are watched while the server has
-    /// definitions of them, and count as empty else. ConfigMaps are not among them.
+    /// definitions of them, and count as empty else; so do [`ObjectKind::ISSUERS`] where the
+    /// server forbids them. ConfigMaps are not among them.
     pub kinds: Vec<ObjectKind>,
     /// Namespace and name of the one ConfigMap that is watched, wherever it is.
     pub config_map: Option<(Arc<str>, Arc<str>)>,
@@ -93,6 +99,9 @@ pub struct ClusterSettings {
     pub generic_secrets: bool,
     /// Whether Pods are wanted whole, whatever else there is.
     pub needs_pods: bool,
+    /// How long Pods stay wanted whole after the last ServiceEntry that selected some: within that
+    /// time they are listed anew twice at most, however often such ServiceEntries come and go.
+    pub whole_pods_for: Duration,
     /// How long a definition that is installed may go unnoticed.
     pub look_interval: Duration,
     /// The time that a kind which was not empty and suddenly is keeps its objects.
@@ -152,7 +161,9 @@ impl Cluster {
                 pace: Pace::default(),
                 scope: number,
                 is_whole: scope.kind != ObjectKind::Pod,
-                definition: client.definitions().follow(scope.kind),
+                definition: client
+                    .definitions()
+                    .follow(scope.kind, settings.whole_pods_for),
                 client: client.clone(),
                 core: Core::new(scope, limits, random_seed()),
                 idle_timeout: settings.idle_timeout,
@@ -229,6 +240,12 @@ impl Cluster {
         self.client.clone()
     }
 
+    /// Whether the server has kinds of cert-manager; none before it has been asked, and where no
+    /// kinds are watched that have definitions of their own.
+    pub fn cert_manager(&self) -> tokio::sync::watch::Receiver<Option<bool>> {
+        self.client.definitions().cert_manager()
+    }
+
     /// Counts of the watches' work so far.
     pub fn counters(&self) -> &WatchCounters {
         &self.counters
@@ -258,6 +275,7 @@ impl Default for ClusterSettings {
             all_config_maps: false,
             generic_secrets: true,
             needs_pods: false,
+            whole_pods_for: Duration::from_secs(600),
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),
             holds: Holds::new(HoldLimits::default()),
@@ -275,13 +293,15 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let is_wanted =
         |kind: &ObjectKind| *kind != ObjectKind::ConfigMap && settings.kinds.contains(kind);
     for kind in ObjectKind::ALL.into_iter().filter(is_wanted) {
+        // An older role lacks the right to them, which is no reason to serve nothing.
+        let is_of_issuers = ObjectKind::ISSUERS.contains(&kind);
         if kind.is_cluster_scoped() || settings.namespaces.is_empty() {
             scopes.push(Scope {
                 kind,
                 namespace: None,
                 name: None,
                 selector: selector(kind, settings),
-                is_optional: !settings.namespaces.is_empty(),
+                is_optional: is_of_issuers || !settings.namespaces.is_empty(),
                 api_version: kind.api_version(),
             });
             continue;
@@ -292,7 +312,7 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
                 namespace: Some(namespace.clone()),
                 name: None,
                 selector: selector(kind, settings),
-                is_optional: false,
+                is_optional: is_of_issuers,
                 api_version: kind.api_version(),
             };
             // A namespace that is named twice is watched once.

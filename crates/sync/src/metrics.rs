@@ -33,6 +33,8 @@ pub struct ServerCounters {
     pub ahead_too_long: Counter,
     /// Proxies disconnected since they had not answered in time.
     pub unanswered: Counter,
+    /// Refusals of proxies that nobody is told of, since too many events wait.
+    pub receipts_dropped: Counter,
     /// Resources too large to be sent.
     pub oversized: Counter,
     /// Connections refused, or ended because of what the other end sent.
@@ -120,6 +122,9 @@ impl ServerCounters {
     fn register_answers(&self, metrics: &Metrics) {
         let help = "Proxies disconnected since they had not answered in time.";
         metrics.register("sync_unanswered", help, self.unanswered.clone());
+        let help = "Refusals of proxies dropped since too many events wait.";
+        let dropped = self.receipts_dropped.clone();
+        metrics.register("sync_receipts_dropped", help, dropped);
         let help = "Certificates of the mesh signed for proxies.";
         metrics.register("sync_signed", help, self.signed.clone());
         let help = "Requests for certificates of the mesh refused.";

@@ -5,6 +5,7 @@
 //! not change. Nothing is queued for a slow proxy: while a commit is unacknowledged, later changes
 //! only make the difference of the two larger.
 
+mod acked;
 mod ahead;
 mod frames;
 mod hold;
@@ -31,6 +32,8 @@ use prost::Message as _;
 use crate::metrics::ServerCounters;
 use crate::signing::{Anchors, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
+#[cfg(test)]
+pub(crate) use acked::SIDECAR_RECEIPTS_MAX;
 pub use ahead::AHEAD_TIMEOUT;
 use ahead::{Ahead, Standing};
 use hold::Hold;
@@ -55,18 +58,14 @@ use walk::Walk;
 /// take a frame. It then has another stream, if it lives.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Resyncs without a commit in step between them, after which the session ends.
-const MISMATCHES_MAX: u32 = 3;
-
-/// The most comparisons of one stream that end before everything was looked at.
-const CUTS_MAX: u32 = 16;
-
 /// One proxy, as its server sees it.
 pub struct ServerSession {
     key: [u8; 32],
     newest: Snapshot,
     /// The resources that the proxy has been sent, whether it obeys or refused them.
     sent: Snapshot,
+    /// The same before the commit that it has not acknowledged, of a sidecar.
+    before: Option<Snapshot>,
     /// Other resources that the proxy had when the two were compared. Some are written over by what
     /// is sent, and the rest are removed once everything has been sent.
     strangers: Strangers,
@@ -152,6 +151,7 @@ impl ServerSession {
             key,
             newest,
             sent: Snapshot::new(),
+            before: None,
             strangers: Strangers::default(),
             share: ClaimRoom::default().share(Arc::default(), false),
             is_cut: false,
@@ -422,56 +422,6 @@ impl ServerSession {
         let ahead = Ahead::new(position);
         self.state = State::Ahead { ahead, it };
         Ok(report)
-    }
-
-    fn receive_ack(&mut self, ack: wire::Ack) -> Result<Report, SessionError> {
-        let is_sent = self.outbox.is_empty();
-        let awaited = self.awaited.take().filter(|_| is_sent);
-        let awaited = awaited.ok_or(SessionError::Unexpected("acknowledgement"))?;
-        self.waits_since = None;
-        if ack.receipts.len() > wire::RECEIPTS_MAX {
-            return Err(SessionError::TooMany("receipts"));
-        }
-        let position = wire::position(ack.position)?;
-        let receipt = |it: wire::Receipt| {
-            Ok(Receipt {
-                key: wire::key(it.kind, &it.name)?,
-                version: wire::version(&it.version)?,
-                reason: wire::cut_text(&it.reason),
-            })
-        };
-        let receipts = ack.receipts.into_iter().map(receipt);
-        let receipts = receipts.collect::<Result<_, SessionError>>()?;
-        let mut root = wire::digest(&ack.root)?;
-        self.hold.hear(ack.held);
-        if root == awaited {
-            self.mismatches = 0;
-            self.is_cut = false;
-            if self.hold.is_ours() {
-                // What waits here is no part of what was sent.
-                root = self.sent.digest();
-            }
-        } else if !self.is_cut {
-            self.counters.mismatches.inc();
-            self.mismatches += 1;
-            if self.mismatches > MISMATCHES_MAX {
-                return Err(SessionError::NeverInStep);
-            }
-            self.walk();
-        } else if self.plan.is_none() && self.strangers.is_empty() {
-            // What was found is sent and removed, and there is more.
-            if self.cuts > CUTS_MAX {
-                return Err(SessionError::NeverInStep);
-            }
-            self.walk();
-        }
-        Ok(Report::Acked {
-            position,
-            root,
-            is_in_step: self.is_in_step(),
-            receipts,
-            receipts_omitted: ack.receipts_omitted,
-        })
     }
 
     /// Decides what the proxy lacks from what it said.

@@ -13,8 +13,8 @@ use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Writer;
 
 use crate::engine::{
-    BoundRules, ChoiceRules, ChosenFact, Dialect, Engine, LookedAtFact, NewlyClaimed, Output,
-    PortFact, Reader, Rules, Scene, ScopeFact, States, TallyFact, Touched, Translate, Unit,
+    BoundRules, ChoiceRules, ChosenFact, Dialect, Engine, HintFact, LookedAtFact, NewlyClaimed,
+    Output, PortFact, Reader, Rules, Scene, ScopeFact, States, TallyFact, Touched, Translate, Unit,
     UnitKind,
 };
 use crate::resolve::{self, SharedFact, losers, suffix_of, units, upstream};
@@ -36,7 +36,7 @@ const DIALECTS: [Dialect; 5] = [
 
 /// All kinds of units with their functions, in the order in which they run: each at the place of
 /// its rank.
-const UNITS: [(&UnitKind, Translate); 21] = [
+const UNITS: [(&UnitKind, Translate); 22] = [
     (&ingress::units::INGRESS, ingress::translate_ingress),
     (&ingress::units::CONFIG_MAP, ingress::translate_config_map),
     (&istio::units::GATEWAY, istio::translate_gateway),
@@ -63,6 +63,7 @@ const UNITS: [(&UnitKind, Translate); 21] = [
     (&holdings::BEYOND, holdings::translate),
     (&losers::LOSER, host::loser::translate),
     (&acme::units::ORDER, acme::translate),
+    (&acme::units::ISSUER, acme::issuer::translate),
 ];
 
 /// Everything that the engine is told.
@@ -87,6 +88,7 @@ static RULES: Rules = Rules {
     },
     scope: mesh::scope::of,
     has_rules: resolve::reader::has_rules,
+    declares: mesh::reader::declares,
     choice: ChoiceRules {
         selector: resolve::facts::selector,
         labels: resolve::facts::labels,
@@ -159,7 +161,7 @@ fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// The families of facts, each of which has a number of its own.
-const FAMILIES: [u8; 10] = [
+const FAMILIES: [u8; 11] = [
     WHOLE,
     PortFact::FAMILY,
     ScopeFact::FAMILY,
@@ -170,6 +172,7 @@ const FAMILIES: [u8; 10] = [
     TallyFact::FAMILY,
     ChosenFact::FAMILY,
     LookedAtFact::FAMILY,
+    HintFact::FAMILY,
 ];
 
 /// Each kind of unit stands at the place of its rank, and each family at that of its number.

@@ -8,6 +8,8 @@ mod choosing;
 mod claiming;
 mod copies;
 mod drawn;
+mod hints;
+mod issuing;
 mod late;
 mod ledger;
 mod meanings;
@@ -26,9 +28,11 @@ mod rules;
 mod run;
 mod scope;
 mod sealing;
+mod settling;
 mod stamp;
 mod tally;
 mod tenancy;
+mod turning;
 mod unit;
 mod units;
 mod viewing;
@@ -47,10 +51,16 @@ use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 pub(crate) use allowance::{Amounts, Beyond};
 pub(crate) use choosing::{ChosenFact, LookedAtFact};
 pub(crate) use copies::Weight;
+pub(crate) use hints::HintFact;
+pub use issuing::{
+    AuthorityTerms, HashTerms, IssuerSecret, IssuerTerms, KeyTerms, ProofTerms, SolverTerms,
+    StatedIssuer,
+};
 pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
 pub use ledger::{Difference, FindingsChange};
 pub(crate) use memory::Remembered;
+pub use naming::MovedLabel;
 pub(crate) use output::{Meaning, Output};
 pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
 pub(crate) use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact, Told};
@@ -85,6 +95,7 @@ use revisit::Partings;
 use sealing::SealedParts;
 use tally::Tally;
 use tenancy::Readmitted;
+use turning::Turnings;
 use unit::UnitId;
 use units::Units;
 use visits::Visits;
@@ -100,6 +111,7 @@ pub struct Engine {
     units: Units,
     ledger: Ledger<Finding>,
     wishes: Ledger<Wish>,
+    issuers: Ledger<StatedIssuer>,
     parts: Parts,
     memories: Memories,
     sealed_parts: SealedParts,
@@ -131,6 +143,8 @@ pub struct Engine {
     readmitted: Readmitted,
     /// The views of sidecars that have yet to look at what they may see.
     visits: Visits,
+    /// The units that changed in very many views, which follow one after the other.
+    turnings: Turnings,
     /// Whether views went last of what runs later.
     is_visited: bool,
     /// Whether an outcome was given; the first carries what follows from settings alone.
@@ -162,6 +176,8 @@ pub struct Outcome {
     pub findings: FindingsChange,
     /// Changed wishes.
     pub wishes: Difference<Wish>,
+    /// Changed issuers.
+    pub issuers: Difference<StatedIssuer>,
     /// Ingresses that were translated and are served, by `namespace/name`.
     pub served: Vec<Arc<str>>,
     /// Ingresses that were served before, are still there and are not served any more.
@@ -240,6 +256,7 @@ impl Engine {
             units: Units::new(),
             ledger: Ledger::default(),
             wishes: Ledger::default(),
+            issuers: Ledger::default(),
             parts: Parts::new(),
             memories: Memories::default(),
             sealed_parts: SealedParts::default(),
@@ -260,11 +277,12 @@ impl Engine {
             postponed: Postponed::default(),
             readmitted: Readmitted::default(),
             visits: Visits::default(),
+            turnings: Turnings::default(),
             is_visited: false,
             is_started: false,
         };
         for key in rules.named_always {
-            engine.naming.insert(key);
+            engine.naming.insert(None, key, "");
         }
         let listeners = engine.listeners(Role::Ingress);
         let delta = &mut engine.run.delta;
@@ -302,6 +320,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.load(changes);
         let mut run = std::mem::take(&mut self.run);
+        run.is_whole = true;
         self.mark_readmitted(&mut run);
         for id in self.postponed.take_all() {
             self.mark(id, true, &mut run);
@@ -327,6 +346,7 @@ impl Engine {
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
         if !std::mem::replace(&mut self.is_started, true) {
+            run.is_whole = true;
             self.leave_old_claims();
             for unit in (self.rules.roots)(&self.settings) {
                 self.root(unit, &mut run);
@@ -334,7 +354,7 @@ impl Engine {
             self.mark_visited(&mut run);
         }
         self.mark_due(&mut run);
-        self.drain(&mut run, has_time);
+        self.drain(&mut run, has_time, true);
         self.conclude(run, bytes_encoded)
     }
 
@@ -346,16 +366,23 @@ impl Engine {
         self.is_started && !is_empty
     }
 
-    /// The namespaces that have postponed units or objects.
+    /// The namespaces that have postponed units or objects, or views that look at something because
+    /// of what they changed.
     pub fn postponed(&self) -> impl Iterator<Item = &str> {
         let units = self.postponed.namespaces();
-        units.chain(self.readmitted.namespaces())
+        let others = self.readmitted.namespaces();
+        units.chain(others).chain(self.visits.namespaces())
+    }
+
+    /// Whether views went in the last part that [`Engine::work_off`] ran: one of many small parts.
+    pub fn has_visited(&self) -> bool {
+        self.is_visited
     }
 
     /// Runs some of what runs later, for as long as there is time after each unit (seconds since
     /// the epoch): postponed units of the namespace whose turn it is, among those that may run, and
-    /// by turns what a view has yet to look at, which is charged to nobody. Returns the namespace
-    /// and what that changed.
+    /// by turns what views have yet to look at. Returns the namespace that caused it, and what that
+    /// changed; for views that came nobody is named.
     pub fn work_off(
         &mut self,
         now: i64,
@@ -368,14 +395,15 @@ impl Engine {
         let bytes_encoded = self.writer.bytes_encoded();
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
-        let may_visit = !self.visits.is_empty();
-        let is_visit = may_visit && !std::mem::take(&mut self.is_visited);
+        let may_visit = self.visits.may_go(may_run);
+        let was_visited = std::mem::take(&mut self.is_visited);
+        let is_visit = may_visit && !was_visited;
         let mut next = None;
         if !is_visit {
             // An object that is admitted is there before what runs for it.
             next = self.readmit(&mut run, may_run);
             if next.is_some() {
-                self.drain(&mut run, has_time);
+                self.drain(&mut run, has_time, true);
             } else if let Some(namespace) = self.postponed.next_turn(may_run) {
                 self.run_postponed(&namespace, &mut run, has_time);
                 next = Some(namespace);
@@ -383,8 +411,7 @@ impl Engine {
         }
         if next.is_none() && may_visit {
             self.is_visited = true;
-            self.go_on_visiting(&mut run, has_time);
-            next = Some("".into());
+            next = self.go_on_visiting(&mut run, has_time, may_run);
         }
         let Some(namespace) = next else {
             self.run = run;
@@ -408,7 +435,7 @@ impl Engine {
             // It runs itself, however late it is.
             let mut is_first = true;
             let mut has_more = || std::mem::take(&mut is_first) || has_time();
-            self.drain(run, &mut has_more);
+            self.drain(run, &mut has_more, true);
             if !has_time() {
                 break;
             }
@@ -419,7 +446,11 @@ impl Engine {
     fn conclude(&mut self, mut run: Run, bytes_encoded: u64) -> Outcome {
         self.objects.settle();
         self.parts.settle();
-        let left = self.visits.take_left();
+        let mut left = self.visits.take_left();
+        // Whoever has yet to follow a unit is remembered by it.
+        for slot in left.extract_if(.., |slot| self.turnings.has_left(*slot)) {
+            self.visits.leave(slot);
+        }
         self.views.free(left);
         self.naming.settle();
         run.work.bytes_encoded = self.writer.bytes_encoded() - bytes_encoded;
@@ -435,6 +466,7 @@ impl Engine {
             gone: gone.collect(),
             findings: self.ledger.settle(),
             wishes: self.wishes.settle(),
+            issuers: self.issuers.settle(),
             served: run.served,
             unserved: run.unserved,
             claims: self.late.settle(),
@@ -476,6 +508,11 @@ impl Engine {
     /// All wishes, in order.
     pub fn wishes(&self) -> impl Iterator<Item = &Wish> {
         self.wishes.iter()
+    }
+
+    /// All issuers that objects make, in order.
+    pub fn issuers(&self) -> impl Iterator<Item = &StatedIssuer> {
+        self.issuers.iter()
     }
 
     /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process

@@ -17,15 +17,17 @@ mod store;
 mod view;
 mod workload_names;
 
+pub use dialect::acme::issuer::{directory_named, is_mail_address};
 pub use dialect::istio::telemetry;
 pub use engine::{
-    ClaimsChange, Difference, Engine, FindingsChange, LateClaims, Outcome, TooManyViews, Usage,
-    VIEWS_MAX, Wish, Work,
+    AuthorityTerms, ClaimsChange, Difference, Engine, FindingsChange, HashTerms, IssuerSecret,
+    IssuerTerms, KeyTerms, LateClaims, MovedLabel, Outcome, ProofTerms, SolverTerms, StatedIssuer,
+    TooManyViews, Usage, VIEWS_MAX, Wish, Work,
 };
 pub use regex::bytes as regex_bytes;
 pub use settings::{
-    Allotment, BadEntry, Bounds, CatchAll, GatewayCredentials, GatewayPorts, Holding, HostList,
-    HostSharing, Hsts, MeshProvider, MeshTelemetry, ProviderForm, Settings, SpanService,
+    Allotment, BadEntry, Bounds, CatchAll, CertManager, GatewayCredentials, GatewayPorts, Holding,
+    HostList, HostSharing, Hsts, MeshProvider, MeshTelemetry, ProviderForm, Settings, SpanService,
     TelemetryProvider, Tenants, Unlisted,
 };
 pub use view::{MAIN, Role, View};

@@ -8,6 +8,7 @@ pub(crate) mod destination_rule;
 mod exports;
 pub(crate) mod facts;
 pub(crate) mod hash_by;
+mod issuer;
 mod lent;
 mod locality;
 pub(crate) mod losers;
@@ -34,13 +35,14 @@ mod wish;
 pub(crate) use claim::{Claim, Claims, EVERYBODY, suffix_of, twin};
 pub(crate) use exports::{EXPORT_TO, exported_to};
 pub(crate) use facts::SharedFact;
+pub(crate) use issuer::{issuer_name, no_issuer};
 pub(crate) use lent::{CREDENTIAL_NAMESPACES, ISSUER};
 pub(crate) use merged::Merged;
 pub(crate) use notes::notes;
 pub(crate) use options::{of_policy as options, table_of};
 pub(crate) use shade::{Above, Deed, Namespaces, Shade, has_default, open_to};
 pub(crate) use spoken::Spoken;
-pub(crate) use wish::{no_issuer, wish};
+pub(crate) use wish::wish;
 
 use crate::engine::Dialect;
 

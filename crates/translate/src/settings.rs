@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use myriad_api::ObjectKey;
+use myriad_api::meta::DEFAULT_NAMESPACE;
 use myriad_model::reach::{Reach, Unreachable, is_loopback_name, is_met};
 use myriad_model::{Host, TlsSettings, Underscores};
 
@@ -23,6 +24,9 @@ pub use tenants::{Allotment, BadEntry, HostList, Tenants, Unlisted};
 
 use crate::regex;
 use crate::view::{MAIN, Role, View};
+
+/// The resources that one object changes in all views of sidecars together, within some 20 ms.
+const RESOURCES_AT_ONCE: usize = 1 << 14;
 
 /// The settings that hold for all objects.
 #[derive(Clone, Debug)]
@@ -64,9 +68,13 @@ pub struct Settings {
     pub hsts: Option<Hsts>,
     /// Namespace and name of the Secret for names that no domain covers.
     pub default_certificate: Option<(String, String)>,
-    /// The issuers that provide certificates where objects ask for them; none where it is not known
-    /// which there are.
+    /// The issuers that provide certificates beside those that objects make; none where it is not
+    /// known which there are.
     pub issuers: Option<BTreeSet<Box<str>>>,
+    /// The namespace of the Secrets that ClusterIssuers name.
+    pub issuer_namespace: Box<str>,
+    /// Whether cert-manager provides certificates in the same cluster.
+    pub cert_manager: CertManager,
     /// How handshakes are done.
     pub tls: TlsSettings,
     /// Labels of the main gateway's workload, by which Istio's selectors and `sourceLabels` find
@@ -110,6 +118,9 @@ pub struct Settings {
     pub tenants: Tenants,
     /// The most different regexes of one host, of each dialect.
     pub regexes_per_host: usize,
+    /// The most resources that one object changes in views of sidecars at once, each counted in
+    /// each view. Where they are more, views follow one after the other.
+    pub resources_at_once: usize,
 }
 
 impl Settings {
@@ -163,7 +174,7 @@ impl Settings {
         }
     }
 
-    /// Whether an issuer is there.
+    /// Whether an issuer is there that no object makes.
     pub fn has_issuer(&self, name: &str) -> bool {
         let issuers = self.issuers.as_ref();
         issuers.is_some_and(|issuers| issuers.contains(name))
@@ -231,6 +242,18 @@ pub enum GatewayCredentials {
     Named,
 }
 
+/// Whether cert-manager provides certificates in the same cluster. Its annotations are hints for
+/// issuers of ours only where it does not: two would write one Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertManager {
+    /// Nobody knows yet.
+    Unknown,
+    /// The server has none of its kinds.
+    Absent,
+    /// It has.
+    Present,
+}
+
 /// The namespaces whose objects may answer for hosts that nobody names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatchAll {
@@ -271,6 +294,8 @@ impl Default for Settings {
             hsts: None,
             default_certificate: None,
             issuers: None,
+            issuer_namespace: DEFAULT_NAMESPACE.into(),
+            cert_manager: CertManager::Unknown,
             tls: TlsSettings::default(),
             gateway_labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
             gateway_namespace: "istio-system".into(),
@@ -290,6 +315,7 @@ impl Default for Settings {
             bounds: Bounds::default(),
             tenants: Tenants::default(),
             regexes_per_host: regex::PER_HOST_MAX,
+            resources_at_once: RESOURCES_AT_ONCE,
         }
     }
 }

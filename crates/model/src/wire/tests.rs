@@ -244,6 +244,7 @@ fn a_resource_asks_for_no_newer_schema_than_it_needs() {
         let schema = match name.split_once(' ') {
             Some(("second", _)) => 2,
             Some(("third", _)) => 3,
+            Some(("fourth", _)) => 4,
             _ => 1,
         };
         assert_eq!(encoded(&resource(value))[..2], [0x08, schema], "{name}");

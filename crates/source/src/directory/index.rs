@@ -4,7 +4,8 @@
 //! Of an object only its key is kept, and the hash of the bytes that it was read from. A key is
 //! *owned* by one file, the one whose path sorts first among those that claim it, and by the
 //! first document in it that gives the key; the claims of others are *rivals*. When the owner
-//! lets go, the first rival is read again, since its object was not kept.
+//! lets go, the first rival is read again, since its object was not kept. Until that is done the
+//! key has no owner and its object stays in effect.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
@@ -36,6 +37,9 @@ pub(crate) struct Index {
     rivals: HashMap<ObjectKey, BTreeSet<FileId>>,
     /// Keys whose objects are to be read again as if they had changed.
     let_go: BTreeSet<ObjectKey>,
+    /// Keys without an owner whose objects are in effect until a file that claims them was read,
+    /// by the path of that file.
+    awaited: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
 /// The place of a file in [`Index::files`].

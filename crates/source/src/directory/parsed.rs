@@ -66,11 +66,8 @@ impl Parsed {
                 // The parsers are the work of others and meet the input of anyone; if one of
                 // them gives up, that is a problem of the file and not the end of the source.
                 let read = || read_documents(path, &text, known, limits, counters);
-                let content = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
-                    let remedy = "report the file as one that Myriad should have understood";
-                    Content::Trouble(Box::new(Problem::new("made the parser fail", remedy)))
-                });
-                (stamp, content)
+                let content = catch_unwind(AssertUnwindSafe(read));
+                (stamp, content.unwrap_or_else(|_| Content::given_up()))
             }
         };
         Parsed {
@@ -81,6 +78,57 @@ impl Parsed {
     }
 }
 
+impl Content {
+    /// The content of a file that made a parser fail.
+    pub(crate) fn given_up() -> Content {
+        let remedy = "report the file as one that Myriad should have understood";
+        Content::Trouble(Box::new(Problem::new("made the parser fail", remedy)))
+    }
+}
+
+impl ParsedDocument {
+    /// The rest of a stream of JSON, which is none.
+    pub(crate) fn rest(text: &str, error: &serde_json::Error) -> ParsedDocument {
+        let problem = Problem::from_json(error, "");
+        ParsedDocument {
+            hash: document::hash(text.as_bytes()),
+            line: 1,
+            reading: Reading::Fresh(Outcome::Mixed(Vec::new(), vec![problem], Vec::new())),
+        }
+    }
+}
+
+/// The documents of a text, and where it stops being JSON; or why none of them is used.
+pub(crate) fn take_apart<'a>(path: &str, text: &'a str, limits: &Limits) -> Apart<'a> {
+    let (pieces, error) = match name::is_json(path) {
+        true => split_json(text),
+        false => (split_yaml(text), None),
+    };
+    if pieces.len() > limits.documents_per_file_max {
+        let message = format!("has more than {} documents", limits.documents_per_file_max);
+        let remedy = "divide it into several files";
+        return Err(Box::new(Problem::new(message, remedy)));
+    }
+    Ok((pieces, error))
+}
+
+/// The documents of a text.
+type Apart<'a> = Result<(Vec<Piece<'a>>, Option<serde_json::Error>), Box<Problem>>;
+
+/// Reads one document of a file.
+pub(crate) fn read_piece(
+    path: &str,
+    piece: &Piece<'_>,
+    limits: &Limits,
+    counters: &Counters,
+) -> Outcome {
+    counters.documents_parsed.inc();
+    match name::is_json(path) {
+        true => document::read_json(piece, limits.document_bytes_max),
+        false => document::read_yaml(piece, limits.document_bytes_max),
+    }
+}
+
 fn read_documents(
     path: &str,
     text: &str,
@@ -88,34 +136,16 @@ fn read_documents(
     limits: &Limits,
     counters: &Counters,
 ) -> Content {
-    let is_json = name::is_json(path);
-    let (pieces, error) = if is_json {
-        split_json(text)
-    } else {
-        (split_yaml(text), None)
-    };
-    if pieces.len() > limits.documents_per_file_max {
-        let message = format!("has more than {} documents", limits.documents_per_file_max);
-        return Content::Trouble(Box::new(Problem::new(
-            message,
-            "divide it into several files",
-        )));
-    }
-    let read = |piece: &Piece<'_>| {
-        counters.documents_parsed.inc();
-        let reader = if is_json {
-            document::read_json
-        } else {
-            document::read_yaml
-        };
-        reader(piece, limits.document_bytes_max)
+    let (pieces, error) = match take_apart(path, text, limits) {
+        Ok(apart) => apart,
+        Err(problem) => return Content::Trouble(problem),
     };
     let mut documents = Vec::with_capacity(pieces.len());
     for piece in &pieces {
         let hash = document::hash(piece.text.as_bytes());
         let reading = match known.get(&hash) {
             Some(index) => Reading::Known(*index),
-            None => Reading::Fresh(read(piece)),
+            None => Reading::Fresh(read_piece(path, piece, limits, counters)),
         };
         documents.push(ParsedDocument {
             hash,
@@ -123,13 +153,6 @@ fn read_documents(
             reading,
         });
     }
-    if let Some(error) = error {
-        let problem = Problem::from_json(&error, "");
-        documents.push(ParsedDocument {
-            hash: document::hash(text.as_bytes()),
-            line: 1,
-            reading: Reading::Fresh(Outcome::Mixed(Vec::new(), vec![problem], Vec::new())),
-        });
-    }
+    documents.extend(error.map(|error| ParsedDocument::rest(text, &error)));
     Content::Documents(documents)
 }

@@ -3,6 +3,9 @@
 //! A path is dirty once it was written and closed or moved into place. What disappears is held
 //! for a moment, since many programs replace a file by first taking the old one away, and until
 //! the new one is closed the file is not read: so no half of it is ever in effect.
+//!
+//! Work comes in the order of its events. Where something takes long to read, the work of its
+//! owner behind it waits in a lane of its own ([`Lanes`]), and that of others goes on.
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +16,7 @@ use std::time::Duration;
 
 use myriad_base::clock::Instant;
 
+use super::lanes::Lanes;
 use super::name;
 use super::watch::{EntryEvent, Event};
 
@@ -23,6 +27,8 @@ pub(crate) enum Work {
     Paths(Vec<Arc<str>>),
     /// Everything in a directory whose `..data` link was swapped.
     Links(Arc<str>),
+    /// A file that holds what another one let go.
+    Rival(Arc<str>),
     /// The whole tree.
     Everything,
 }
@@ -54,7 +60,10 @@ pub(crate) enum Look {
 /// it once; and whoever loses events looks at everything instead.
 pub(crate) struct Queue {
     removal_hold: Duration,
+    root: Arc<str>,
     ready: VecDeque<(Ticket, Work)>,
+    /// The work that waits for other work of the same owner.
+    lanes: Lanes<(Ticket, Work)>,
     /// The number of the piece of work in `ready` that looks at a path; in others it is void.
     waiting: HashMap<Arc<str>, Ticket>,
     last_ticket: Ticket,
@@ -73,10 +82,12 @@ struct Held {
 }
 
 impl Queue {
-    pub(crate) fn new(removal_hold: Duration) -> Queue {
+    pub(crate) fn new(removal_hold: Duration, root: &Arc<str>) -> Queue {
         Queue {
             removal_hold,
+            root: root.clone(),
             ready: VecDeque::new(),
+            lanes: Lanes::default(),
             waiting: HashMap::new(),
             last_ticket: 0,
             held: HashMap::new(),
@@ -129,9 +140,51 @@ impl Queue {
         }
     }
 
-    /// The next piece of work.
+    /// Adds a file to be read since another one let go what it holds.
+    pub(crate) fn push_rival(&mut self, path: Arc<str>) {
+        self.ready.push_back((0, Work::Rival(path)));
+    }
+
+    /// The owners of a piece of work: for each path the entry of the root that is a directory and
+    /// that it lies in, and the root for its own files. All belongs to nobody.
+    pub(crate) fn owners(&self, work: &Work) -> Vec<Arc<str>> {
+        let owner = |path: &str, is_directory: bool| {
+            let below = path.strip_prefix(&*self.root);
+            let below = below.unwrap_or_default().trim_start_matches('/');
+            match below.split_once('/') {
+                Some((first, _)) => name::join(&self.root, first),
+                None if is_directory && !below.is_empty() => name::join(&self.root, below),
+                None => self.root.clone(),
+            }
+        };
+        let mut owners: Vec<Arc<str>> = match work {
+            Work::Paths(paths) => {
+                let is_directory = |path: &str| !name::holds_objects(name::last_part(path));
+                let owners = paths.iter().map(|path| owner(path, is_directory(path)));
+                owners.collect()
+            }
+            Work::Links(directory) => vec![owner(directory, true)],
+            Work::Rival(path) => vec![owner(path, false)],
+            Work::Everything => Vec::new(),
+        };
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+
+    /// Lets other work of these owners wait from now on.
+    pub(crate) fn block(&mut self, owners: &[Arc<str>]) {
+        self.lanes.block(owners);
+    }
+
+    /// Lets work of these owners go on.
+    pub(crate) fn release(&mut self, owners: &[Arc<str>]) {
+        self.lanes.release(owners);
+    }
+
+    /// The next piece of work of an owner that may go on.
     pub(crate) fn pop(&mut self) -> Option<Work> {
-        while let Some((ticket, work)) = self.ready.pop_front() {
+        while let Some((ticket, work)) = self.pop_any() {
             match work {
                 Work::Paths(mut paths) => {
                     paths.retain(|path| self.waiting.get(path) == Some(&ticket));
@@ -146,6 +199,30 @@ impl Queue {
             }
         }
         None
+    }
+
+    /// The next place in the queue of an owner that may go on. Lanes and all other work take turns.
+    fn pop_any(&mut self) -> Option<(Ticket, Work)> {
+        loop {
+            if let Some((lane, next)) = self.lanes.pop(self.ready.is_empty()) {
+                let owners = self.owners(&next.1);
+                let mut others = owners.into_iter().filter(|owner| *owner != lane);
+                match others.find(|owner| self.lanes.is_blocked(owner)) {
+                    Some(other) => self.lanes.push(&other, next),
+                    None => return Some(next),
+                }
+                continue;
+            }
+            let next = self.ready.pop_front()?;
+            if self.lanes.is_empty() {
+                return Some(next);
+            }
+            let mut owners = self.owners(&next.1).into_iter();
+            match owners.find(|owner| self.lanes.has(owner)) {
+                Some(owner) => self.lanes.push(&owner, next),
+                None => return Some(next),
+            }
+        }
     }
 
     /// When the first held path is due.
@@ -232,7 +309,14 @@ impl Queue {
     }
 
     fn look_at_everything(&mut self) {
-        *self = Queue::new(self.removal_hold);
+        // Whoever looks at files does not see what others let go.
+        let is_rival = |(_, work): &(Ticket, Work)| matches!(work, Work::Rival(_));
+        self.ready.retain(is_rival);
+        self.lanes.retain(is_rival);
+        self.waiting.clear();
+        self.held.clear();
+        self.ends.clear();
+        self.origins.clear();
         self.ready.push_back((0, Work::Everything));
     }
 

@@ -1,4 +1,5 @@
 mod links;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use super::backoff::backoff;
 use super::client::{Client, Form};
 use super::core::Failure;
+use super::selecting::{PodForm, Selecting};
 
 /// How much less often is looked while all that is wanted is there: a watch notices what is
 /// removed, so that is only about newer versions.
@@ -26,6 +27,9 @@ const COMPLETE_FACTOR: u32 = 12;
 
 /// The shortest time between two looks that watches ask for.
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The group of cert-manager's kinds, before the version.
+const CERT_MANAGER: &str = "cert-manager.io/";
 
 /// The definitions of kinds that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +58,8 @@ impl Definitions {
         match (self.versions.get(&kind), &self.trouble) {
             (Some(version), _) => Presence::Served(version),
             (None, None) => Presence::Absent,
+            // They keep nobody out: without them less is obtained, and all else is served.
+            (None, Some(_)) if ObjectKind::ISSUERS.contains(&kind) => Presence::Absent,
             (None, Some(trouble)) => Presence::Hidden(trouble.clone()),
         }
     }
@@ -99,9 +105,10 @@ pub(super) struct Shared {
     /// The kind of each watch that others wait for, and the generation of definitions by which it
     /// has listed.
     listed: Arc<watch::Sender<Vec<(ObjectKind, u64)>>>,
-    /// How many ServiceEntries select Pods, whose addresses are wanted then, and one more where
-    /// they are wanted all the same.
-    selecting: Arc<watch::Sender<usize>>,
+    /// The ServiceEntries that select Pods, whose addresses are wanted then.
+    selecting: Selecting,
+    /// Whether the server has kinds of cert-manager; none before it has said so.
+    cert_manager: Arc<watch::Sender<Option<bool>>>,
 }
 
 impl Shared {
@@ -111,12 +118,14 @@ impl Shared {
             found: Arc::new(watch::Sender::new(None)),
             doubt: Arc::default(),
             listed: Arc::default(),
-            selecting: Arc::default(),
+            selecting: Selecting::default(),
+            cert_manager: Arc::default(),
         }
     }
 
-    /// The definition that a watch of the kind follows; `None` for a kind that needs none.
-    pub(super) fn follow(&self, kind: ObjectKind) -> Option<Definition> {
+    /// The definition that a watch of the kind follows; `None` for a kind that needs none. Pods
+    /// stay whole for a time after nothing selects them any more.
+    pub(super) fn follow(&self, kind: ObjectKind, whole_pods_for: Duration) -> Option<Definition> {
         if !is_defined(kind) {
             return None;
         }
@@ -133,14 +142,19 @@ impl Shared {
             seen: 0,
             shared: self.clone(),
             place,
-            selecting: self.selecting.subscribe(),
+            pods: (kind == ObjectKind::Pod).then(|| self.selecting.follow(whole_pods_for)),
             own: HashSet::new(),
         })
     }
 
     /// Pods are wanted whole, as if something selected them for good.
     pub(super) fn need_pods(&self) {
-        self.selecting.send_modify(|count| *count += 1);
+        self.selecting.replace(0, 1);
+    }
+
+    /// Whether the server has kinds of cert-manager, as far as anybody looks.
+    pub(super) fn cert_manager(&self) -> watch::Receiver<Option<bool>> {
+        self.cert_manager.subscribe()
     }
 
     /// The newest that was found.
@@ -158,7 +172,8 @@ pub(super) struct Definition {
     shared: Shared,
     /// The index of this watch in `listed`, if others wait for it.
     place: Option<usize>,
-    selecting: watch::Receiver<usize>,
+    /// The form in which Pods are wanted, for a watch of Pods.
+    pods: Option<PodForm>,
     /// The ServiceEntries that this watch knows to select Pods.
     own: HashSet<Arc<str>>,
 }
@@ -174,12 +189,10 @@ impl Definition {
 
     /// Waits until there is something else to know.
     pub(super) async fn changed(&mut self) {
-        let is_pod = self.kind == ObjectKind::Pod;
         // The senders are part of `shared`, so they live.
         tokio::select! {
             Ok(()) = self.found.changed() => {}
-            Ok(()) = self.selecting.changed(), if is_pod => {}
-            else => std::future::pending().await,
+            () = changed(&mut self.pods) => {}
         }
     }
 
@@ -218,15 +231,14 @@ impl Definition {
         }
         let after = self.own.len();
         if before != after {
-            let all = |count: &mut usize| *count = (*count + after).saturating_sub(before);
-            self.shared.selecting.send_modify(all);
+            self.shared.selecting.replace(before, after);
         }
     }
 
     /// Whether objects of this kind are wanted as a whole: all but Pods, of which the metadata is
-    /// enough while no ServiceEntry selects any.
-    pub(super) fn is_wanted_whole(&self) -> bool {
-        self.kind != ObjectKind::Pod || *self.selecting.borrow() > 0
+    /// enough where no ServiceEntry has selected any for long.
+    pub(super) fn is_wanted_whole(&mut self) -> bool {
+        self.pods.as_mut().is_none_or(PodForm::is_whole)
     }
 
     /// Waits until this kind may be listed.
@@ -240,6 +252,14 @@ impl Definition {
         };
         // The sender is part of `shared`, so it lives.
         let _ = listed.wait_for(are_listed).await;
+    }
+}
+
+/// Waits until Pods may be wanted in another form; for ever, where the watch is of no Pods.
+async fn changed(pods: &mut Option<PodForm>) {
+    match pods {
+        Some(pods) => pods.changed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -335,6 +355,7 @@ impl Look {
             .flat_map(|group| group.versions)
             .map(|version| version.group_version)
             .collect();
+        self.note_cert_manager(&served);
         let wanted = self.wanted.iter().flat_map(|kind| kind.api_versions());
         let wanted: BTreeSet<&str> = wanted.copied().collect();
         let mut plurals: BTreeMap<&str, BTreeSet<Box<str>>> = BTreeMap::new();
@@ -357,13 +378,19 @@ impl Look {
         // Every server has Pods; their labels are wanted for the subsets of DestinationRules, and
         // their addresses for the selectors of ServiceEntries.
         let selecting = [ObjectKind::DestinationRule, ObjectKind::ServiceEntry];
-        let is_needed = *self.shared.selecting.borrow() > 0;
+        let is_needed = self.shared.selecting.is_any();
         if self.wanted.contains(&ObjectKind::Pod)
             && (is_needed || selecting.iter().any(|kind| found.contains_key(kind)))
         {
             found.insert(ObjectKind::Pod, ObjectKind::Pod.api_version());
         }
         Ok(found)
+    }
+
+    fn note_cert_manager(&self, served: &BTreeSet<Box<str>>) {
+        let is_there = served.iter().any(|it| it.starts_with(CERT_MANAGER));
+        let cert_manager = &self.shared.cert_manager;
+        cert_manager.send_if_modified(|known| known.replace(is_there) != Some(is_there));
     }
 
     /// An answer of the discovery; `None` where there is nothing.

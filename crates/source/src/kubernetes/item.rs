@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use myriad_api::meta::ANNOTATION_PREFIXES;
+use myriad_api::meta::is_kept_annotation;
 use myriad_api::{Object, ObjectKey, ObjectKind};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -215,7 +215,7 @@ impl Metadata<'_> {
             add(hasher, raw.map_or("", RawValue::get));
         }
         for (key, value) in &self.annotations {
-            if ANNOTATION_PREFIXES.iter().any(|p| key.starts_with(p)) {
+            if is_kept_annotation(key) {
                 add(hasher, key);
                 add(hasher, value.get());
             }

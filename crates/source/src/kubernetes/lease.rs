@@ -83,6 +83,22 @@ impl Claim {
         let _ = self.terms().wait_for(leads).await;
     }
 
+    /// Waits until this process does not lead.
+    pub async fn lost(&self) {
+        let mut terms = self.terms();
+        loop {
+            let until = terms.borrow_and_update().until;
+            let Some(until) = until.filter(|until| clock::now() < *until) else {
+                return;
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                // The sender is ours, so it lives as long as this wait.
+                _ = terms.changed() => {}
+            }
+        }
+    }
+
     /// Sets until when it holds, as far as is known.
     pub(super) fn set(&self, until: Option<Instant>, now: Instant) {
         let did_hold = self.holds(now);

@@ -1,11 +1,13 @@
-//! Addresses in `status.loadBalancer` of Ingresses, written by the one who leads.
+//! Addresses in `status.loadBalancer` of Ingresses, and conditions of our own kinds, written by the
+//! one who leads.
 //!
-//! Each write is a server-side apply by a field manager of this installation, so that others in the
-//! cluster keep what is theirs, and carries the resourceVersion it was computed from; when somebody
-//! else was faster the object is read again. Waiting writes are bounded, namespaces take turns, the
-//! newest of each is served first, and requests have a budget. Who begins to lead reads what there
-//! is, and writes what is wrong.
+//! Each write of an address is a server-side apply by a field manager of this installation, so that
+//! others in the cluster keep what is theirs, and carries the resourceVersion it was computed from;
+//! when somebody else was faster the object is read again. Waiting writes are bounded, namespaces
+//! take turns, the newest of each is served first, and requests have a budget. Who begins to lead
+//! reads what there is, and writes what is wrong.
 
+mod condition;
 pub mod list;
 mod queue;
 mod review;
@@ -23,6 +25,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Notify;
 
+pub use self::condition::Condition;
 use self::queue::Queue;
 use self::review::Review;
 use super::backoff::backoff;

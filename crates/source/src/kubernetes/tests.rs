@@ -1,5 +1,6 @@
 mod definitions;
 mod server;
+mod shelf;
 mod writers;
 
 use std::time::Duration;

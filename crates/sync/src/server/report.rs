@@ -30,9 +30,9 @@ pub enum Report {
         root: Digest,
         /// Whether it has been sent everything that is newest here.
         is_in_step: bool,
-        /// The resources of this commit that it refused.
+        /// The resources of this commit that it refused. A sidecar names no others, and few.
         receipts: Vec<Receipt>,
-        /// Refusals that were counted but not listed.
+        /// Refusals that were counted but not listed, at most as many as a commit has resources.
         receipts_omitted: u64,
     },
 }

@@ -63,6 +63,11 @@ impl ClaimRoom {
 }
 
 impl ClaimShare {
+    /// Whether it is of a gateway.
+    pub(super) fn is_gateway(&self) -> bool {
+        self.is_gateway
+    }
+
     /// Holds so many entries instead of those before; false, with those before, where there is no
     /// room for more.
     pub(super) fn hold(&mut self, count: usize) -> bool {

@@ -13,6 +13,7 @@ use crate::wire::{self, from_server};
 impl ServerSession {
     /// Sends what other streams send as well.
     pub(super) fn take_step(&mut self, step: &steps::Step) {
+        self.note_before();
         self.owes_commit = false;
         self.counters.resources.inc_by(step.resources);
         self.counters.removals.inc_by(step.removals);
@@ -35,6 +36,7 @@ impl ServerSession {
 
     /// Sends the next commit of a way of its own.
     pub(super) fn take_of(&mut self, mut plan: Plan, now: Instant) {
+        self.note_before();
         self.owes_commit = false;
         let visited = plan.nodes_visited();
         let (mut changes, is_last) = plan.take();

@@ -29,7 +29,7 @@ pub(super) fn certificate() -> Value {
     }))
 }
 
-pub(super) fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
+pub(crate) fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
     Value::Domain(Box::new(Domain {
         listeners: listeners.clone(),
         host: Host::parse(&host(number)).unwrap(),

@@ -12,7 +12,7 @@ use myriad_base::clock::{self, Instant};
 use myriad_base::drain::Drained;
 use myriad_base::hold::{Holds, Loss};
 use myriad_base::task;
-use myriad_model::{Digest, Position, Snapshot};
+use myriad_model::Snapshot;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep_until, timeout};
@@ -21,7 +21,9 @@ use tonic::{Request, Status, Streaming};
 
 use super::accept::Door;
 use super::connection;
+pub use super::event::{Event, Identity};
 use super::guests::Guests;
+use super::late::{self, Late};
 use super::lines::Lines;
 pub use super::seats::Owner;
 use super::seats::{Seat, Seats};
@@ -29,20 +31,9 @@ use super::service::{Outgoing, SyncService};
 use super::views::{View, Views};
 use super::{ALPN, Connection, Guest, KEEP_ALIVE_INTERVAL, TIMEOUT};
 use crate::metrics::ServerCounters;
-use crate::server::{Asked, ClaimRoom, Receipt, Report, ServerSession};
+use crate::server::{Asked, ClaimRoom, Report, ServerSession};
 use crate::signing::{Anchors, NotSigned, TOKEN_BYTES_MAX};
 use crate::wire::{FromProxy, SessionError};
-
-/// The identity of a proxy, as its token proves it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The subject of the token, for instance a service account.
-    pub subject: Arc<str>,
-    /// The view that it sees. It follows from the token alone: a proxy cannot ask for another.
-    pub view: Arc<str>,
-    /// The owner of its streams.
-    pub owner: Owner,
-}
 
 /// The most connections of proxies that wait for their turn to prove who they are.
 pub const WAITING_MAX: usize = 4_096;
@@ -96,51 +87,6 @@ pub struct ServerSettings {
     pub lost: Option<watch::Receiver<bool>>,
 }
 
-/// Something that happened to one proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A proxy introduced itself.
-    Connected {
-        /// The number of the stream, unique in this process.
-        stream: u64,
-        /// The identity that its token proves.
-        identity: Identity,
-        /// The name that it gives itself; not proven.
-        instance: String,
-        /// The newest schema it understands.
-        schema: u32,
-        /// The position of what it holds.
-        position: Position,
-    },
-    /// It has put a commit into service.
-    Acked {
-        /// The number of the stream.
-        stream: u64,
-        /// The position that it has reached.
-        position: Position,
-        /// The root that it reports; see [`Report::Acked`].
-        root: Digest,
-        /// Whether nothing newer is known here.
-        is_in_step: bool,
-    },
-    /// It refused resources of a commit. Comes before the `Acked` of the same commit.
-    Refused {
-        /// The number of the stream.
-        stream: u64,
-        /// The resources that were refused, and the reasons.
-        receipts: Vec<Receipt>,
-        /// Refusals that were counted but not listed.
-        receipts_omitted: u64,
-    },
-    /// The stream of a proxy that had been `Connected` has ended.
-    Gone {
-        /// The number of the stream.
-        stream: u64,
-        /// The error of the proxy that ended the stream, if that is why.
-        error: Option<SessionError>,
-    },
-}
-
 /// Why serving ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the gRPC server failed: {0}")]
@@ -170,14 +116,15 @@ pub(super) struct Streams {
     holds: Holds,
     lost: Option<watch::Receiver<bool>>,
     next: AtomicU64,
-    /// The lines of the log about proxies that are refused, and about streams that are ended.
+    /// The lines of the log about proxies that are refused, and about streams that are ended or
+    /// given no certificate.
     refusals: Lines,
     ends: Lines,
 }
 
 impl Server {
-    /// A server of these views. What happens goes to `events`; a reader that is slow makes the
-    /// streams slow.
+    /// A server of these views. What happens goes to `events`. Streams of proxies wait for its
+    /// reader where they begin and end, and nowhere between.
     pub fn new(
         settings: ServerSettings,
         authenticate: Arc<dyn Authenticate>,
@@ -303,9 +250,11 @@ impl Streams {
         let session = session.answering_within(self.answer_timeout);
         let session = session.holding(self.holds.limits());
         let session = session.claiming(&self.claims, owner.namespace, owner.is_gateway);
+        let late = Late::nothing(number, identity.owner.is_gateway);
         let running = Running {
             number,
             identity,
+            late,
             session,
             anchors: self.sign.as_ref().map(|sign| sign.anchors()),
             confirmations: self.holds.confirmations(),
@@ -358,6 +307,7 @@ impl Streams {
 struct Running {
     number: u64,
     identity: Identity,
+    late: Late,
     session: ServerSession,
     /// The authorities of the mesh, where somebody signs.
     anchors: Option<watch::Receiver<Option<Arc<Anchors>>>>,
@@ -444,6 +394,10 @@ impl Running {
                     self.counters.streams_woken.inc();
                     self.session.update(newest);
                 }
+                Some(place) = late::place(&self.events), if !self.late.is_nothing() => {
+                    let event = self.late.pop();
+                    drop(event.map(|event| place.send(event)));
+                }
                 () = changed(&mut self.anchors) => self.anchor(),
                 () = changed(&mut self.lost) => {}
                 // The sender is part of `streams`, so it lives.
@@ -475,8 +429,13 @@ impl Running {
     fn tell_held(&mut self, loss: Option<Loss>) {
         if self.held != loss {
             self.held = loss;
-            let holder = format!("proxy {}, stream {}", self.identity.subject, self.number);
-            self.streams.holds.set(&holder, loss);
+            let (subject, number) = (&self.identity.subject, self.number);
+            let holds = &self.streams.holds;
+            match self.identity.owner.is_gateway {
+                true => holds.set(&format!("proxy {subject}, stream {number}"), loss),
+                // Whoever may run a Pod may have it say so, whatever it holds.
+                false => holds.set_unproven(&format!("sidecar {subject}, stream {number}"), loss),
+            }
         }
     }
 
@@ -513,7 +472,9 @@ impl Running {
         };
         if let Err(NotSigned { reason, .. }) = &outcome {
             let subject = &self.identity.subject;
-            tracing::warn!(%subject, reason, "a proxy was given no certificate");
+            if self.streams.ends.admit(clock::unix_seconds()) {
+                tracing::warn!(%subject, reason, "a proxy was given no certificate");
+            }
         }
         outcome
     }
@@ -546,21 +507,15 @@ impl Running {
                 receipts,
                 receipts_omitted,
             } => {
-                if !receipts.is_empty() || receipts_omitted > 0 {
-                    self.tell(Event::Refused {
-                        stream,
-                        receipts,
-                        receipts_omitted,
-                    })
-                    .await;
-                }
-                self.tell(Event::Acked {
+                let acked = Event::Acked {
                     stream,
                     position,
                     root,
                     is_in_step,
-                })
-                .await;
+                };
+                let refused = (receipts, receipts_omitted);
+                let dropped = self.late.tell(refused, acked, &self.events);
+                self.counters.receipts_dropped.inc_by(dropped);
             }
         }
     }

@@ -3,6 +3,7 @@
 mod crowd;
 mod lost;
 mod signing;
+mod unread;
 
 use std::future::Future;
 use std::io;
@@ -159,7 +160,12 @@ impl Serving {
     }
 
     fn server_of(views: Views, settings: ServerSettings) -> (Serving, Server) {
-        let (sender, events) = mpsc::channel(1_024);
+        Self::server_telling(views, settings, 1_024)
+    }
+
+    /// A server that may tell so many events before they are read.
+    fn server_telling(views: Views, settings: ServerSettings, room: usize) -> (Serving, Server) {
+        let (sender, events) = mpsc::channel(room);
         let (drain, counters) = (Drain::new(), ServerCounters::default());
         let server = Server::new(
             settings,
@@ -218,16 +224,30 @@ impl Following {
         Self::start_stuck(connect, token, watch::channel(false).1)
     }
 
+    /// Starts a client that holds what it had from the server before.
+    fn resume(connect: Arc<dyn Connect>, token: &'static str, held: Snapshot) -> Following {
+        Self::start_with(connect, token, watch::channel(false).1, held)
+    }
+
     /// Starts a client that is stuck while this is set.
     fn start_stuck(
         connect: Arc<dyn Connect>,
         token: &'static str,
         stuck: watch::Receiver<bool>,
     ) -> Following {
+        Self::start_with(connect, token, stuck, Snapshot::new())
+    }
+
+    fn start_with(
+        connect: Arc<dyn Connect>,
+        token: &'static str,
+        stuck: watch::Receiver<bool>,
+        held: Snapshot,
+    ) -> Following {
         let (digest, shown) = watch::channel(Digest::default());
         let (errors, seen) = mpsc::channel(64);
         let mut apply = Obedient {
-            held: Snapshot::new(),
+            held: held.clone(),
             digest,
             keys: 0,
             errors,
@@ -242,7 +262,8 @@ impl Following {
         };
         let (drain, counters) = (Drain::new(), ClientCounters::default());
         let holder = drain.holder();
-        let client = Client::new(settings, Snapshot::new(), None, counters.clone());
+        let key = (!held.is_empty()).then_some(KEY);
+        let client = Client::new(settings, held, key, counters.clone());
         let ended = task::spawn("test client", async move {
             let held = client.run(&mut apply, holder).await;
             (held, apply.keys)

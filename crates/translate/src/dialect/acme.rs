@@ -1,7 +1,8 @@
 //! Certificates that are obtained of authorities: the answers to their challenges become resources,
-//! and which certificates are wanted is told to whoever obtains them.
+//! and which certificates are wanted, and of which issuers, is told to whoever obtains them.
 
 pub(crate) mod facts;
+pub(crate) mod issuer;
 pub(crate) mod units;
 
 use myriad_api::{Object, ObjectKind};
@@ -9,7 +10,7 @@ use myriad_model::{ChallengeAnswer, ChallengeForm, Host, Origin, OriginKind, Res
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 
-/// The rules that the engine has for orders.
+/// The rules that the engine has for orders and issuers.
 pub(crate) const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     ..Dialect::BLANK

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::config_map::HeaderFields;
-use myriad_api::istio::Labels;
+use myriad_api::istio::{Labels, SpecProblem};
 use myriad_api::{
-    ConfigMap, EndpointSlice, Finding, Ingress, Meta, Object, ObjectKey, ObjectKind, Pod, Secret,
-    Service, Severity,
+    ConfigMap, EndpointSlice, Finding, Ingress, Issuer, Meta, Object, ObjectKey, ObjectKind, Pod,
+    Secret, Service, Severity,
 };
 
 use super::ingress;
@@ -23,9 +23,13 @@ use crate::store::AtRest;
 /// The bytes of a Secret that count for one certificate, begun ones too.
 const SECRET_BYTES: u64 = 4 << 10;
 
-/// The bytes of an object that is packed which count for nothing. Most take less, and none of
-/// these needs an entry in a ledger.
+/// The bytes of an object that is packed which count for nothing. Most take less, and of these
+/// none needs an entry in a ledger that counts towards another bound.
 const FREE_BYTES: u64 = 2 << 10;
+
+/// The bytes that a small object counts for where it counts towards no other bound: about what it
+/// takes with its places in indexes. By default a namespace may have 262,144 of them.
+const LEAST_BYTES: u64 = 1 << 10;
 
 /// The ports of a Service that count for nothing. Most have no more.
 const FREE_PORTS: usize = 4;
@@ -155,8 +159,10 @@ impl Holding {
             | ObjectKind::WasmPlugin
             | ObjectKind::Pod
             | ObjectKind::ConfigMap => &[Holding::ObjectBytes],
-            // How many orders there are is bounded where they are made.
-            ObjectKind::IngressClass | ObjectKind::Order => &[],
+            ObjectKind::Issuer => &[Holding::ObjectBytes, Holding::Issuers],
+            // How many orders there are is bounded where they are made, and how many issuers where
+            // they are used: of these the operator's go first.
+            ObjectKind::IngressClass | ObjectKind::Order | ObjectKind::ClusterIssuer => &[],
         }
     }
 }
@@ -211,10 +217,6 @@ fn regex_kib(object: &Object) -> u64 {
 /// whether it takes its place: of an Ingress that restricts access what keeps its paths from being
 /// open.
 pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Object, bool)> {
-    let blank = |meta: &Meta| Meta {
-        annotations: Box::default(),
-        ..meta.clone()
-    };
     Some(match object {
         Object::Ingress(ingress) => {
             let closing = ingress::closing(ingress, ignored);
@@ -267,8 +269,31 @@ pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Obj
             };
             (Object::Pod(Arc::new(rest)), false)
         }
+        Object::Issuer(issuer) => (Object::Issuer(Arc::new(hollow_issuer(issuer))), false),
         _ => return weight::hollow(object),
     })
+}
+
+/// An issuer of which only its name is kept: it cannot be used, and says so.
+fn hollow_issuer(issuer: &Issuer) -> Issuer {
+    let problem = SpecProblem {
+        field: "spec".into(),
+        message: "is not kept".into(),
+    };
+    Issuer {
+        meta: blank(&issuer.meta),
+        spec: Err(problem),
+        notes: Box::default(),
+        bytes: 0,
+    }
+}
+
+/// The metadata of an object without its annotations.
+fn blank(meta: &Meta) -> Meta {
+    Meta {
+        annotations: Box::default(),
+        ..meta.clone()
+    }
 }
 
 /// The bytes of memory that an object counts for.
@@ -277,7 +302,12 @@ fn memory_of(object: &Object) -> u64 {
         return u64::from(object.bytes());
     }
     let packed = AtRest::bytes_of(object) as u64;
-    packed.saturating_sub(FREE_BYTES)
+    let beyond = packed.saturating_sub(FREE_BYTES);
+    match object {
+        Object::Service(_) | Object::ConfigMap(_) | Object::Pod(_) => beyond.max(LEAST_BYTES),
+        // An Ingress has a route and an EndpointSlice an endpoint, however small it is.
+        _ => beyond,
+    }
 }
 
 /// Each port stands in every sidecar that may reach its Service, of whatever namespace.
@@ -291,7 +321,8 @@ fn of_slice(slice: &EndpointSlice) -> u64 {
     slice.endpoints.len().max(1) as u64 * slice.ports.len().max(1) as u64
 }
 
-/// A Secret counts for what is kept of it: a chain with its key, authorities, or users.
+/// A Secret counts for what is kept of it: a chain with its key, authorities, users, or values for
+/// issuers.
 fn of_secret(secret: &Secret) -> u64 {
     let annotations = secret.meta.annotations.iter();
     let mut bytes: usize = annotations
@@ -309,6 +340,7 @@ fn of_secret(secret: &Secret) -> u64 {
             .map(|(name, hash)| name.len() + hash.len())
             .sum::<usize>();
     }
+    bytes += secret.keys.as_ref().map_or(0, |keys| keys.bytes());
     (bytes as u64).div_ceil(SECRET_BYTES).max(1)
 }
 
@@ -335,6 +367,7 @@ mod tests {
                 secret_type: "Opaque".into(),
                 tls: Err(SecretProblem::OtherType),
                 trust: Ok(Some(Box::new(trust))),
+                keys: None,
             })
         };
         // 64 bytes for each user.

@@ -16,6 +16,7 @@ mod headers;
 mod host;
 mod host_name;
 mod inquiry;
+mod issuing;
 mod mirror;
 mod opened;
 mod paths;

@@ -4,14 +4,16 @@
 //! imported, and whether the view is of its namespace. So two thousand sidecars of fifty
 //! namespaces share what it gives. What is accepted for a workload is one unit for that workload.
 
+mod blocks;
 mod captured;
 pub(crate) mod facts;
 mod owned;
 mod peers;
 mod reachable;
-mod reader;
+pub(crate) mod reader;
 pub(crate) mod scope;
 mod sidecar;
+mod strangers;
 pub(crate) mod units;
 mod workload;
 

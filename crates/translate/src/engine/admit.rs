@@ -150,6 +150,12 @@ impl Engine {
         }
     }
 
+    /// Whether an object is there of which nothing is known, since it is more than its namespace
+    /// may hold.
+    pub fn is_let_go(&self, key: &ObjectKey) -> bool {
+        self.allowances.is_beyond(key)
+    }
+
     /// Whether the object of a unit is beyond what its namespace may hold.
     pub(super) fn is_beyond(&self, unit: &Unit) -> bool {
         if !self.allowances.is_any_beyond() {

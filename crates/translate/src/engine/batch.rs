@@ -25,6 +25,10 @@ pub(super) struct Run {
     pub gone: BTreeSet<Arc<str>>,
     /// How many units were woken by objects of other namespaces.
     pub woken: usize,
+    /// Whether all is done at once, however much it is.
+    pub is_whole: bool,
+    /// Whether its time has run out.
+    pub is_late: bool,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.

@@ -24,15 +24,17 @@ pub(super) struct Drawn {
 }
 
 /// Puts together what a unit gave, each for other views.
-pub(super) fn put_together(mut outputs: Vec<(Stamp, Output)>) -> Drawn {
+pub(super) fn put_together(outputs: Vec<(Stamp, Output)>) -> Drawn {
     let mut drawn = Drawn::default();
-    drawn.output.findings = common(&mut outputs);
+    let told = outputs.iter().map(|(_, output)| output);
+    drawn.output.findings = common(&told.collect::<Vec<_>>());
     let mut resources: HashMap<(Kind, Name), Vec<usize>> = HashMap::new();
     let mut needs: HashMap<Unit, usize> = HashMap::new();
     for (stamp, output) in outputs {
         drawn.views = drawn.views.union(&stamp);
         drawn.output.findings.extend(output.findings);
         drawn.output.wishes.extend(output.wishes);
+        drawn.output.issuers.extend(output.issuers);
         let deadlines = [drawn.output.deadline, output.deadline];
         drawn.output.deadline = deadlines.into_iter().flatten().min();
         for (name, resource) in output.resources {
@@ -65,16 +67,24 @@ pub(super) fn put_together(mut outputs: Vec<(Stamp, Output)>) -> Drawn {
     drawn
 }
 
+/// The findings of a unit by what it gave, each for other views.
+pub(super) fn findings(outputs: &[&Output]) -> Vec<Finding> {
+    let mut findings = common(outputs);
+    let told = outputs.iter().flat_map(|output| output.findings.iter());
+    findings.extend(told.cloned());
+    findings
+}
+
 /// The findings of all views that an object concerns; where it concerns none, those of all.
-fn common(outputs: &mut [(Stamp, Output)]) -> Vec<Finding> {
-    let is_any = outputs.iter().any(|(_, output)| output.is_concerned);
-    let concerned = outputs.iter_mut();
-    let mut concerned = concerned.filter(|(_, output)| output.is_concerned || !is_any);
-    let Some((_, first)) = concerned.next() else {
+fn common(outputs: &[&Output]) -> Vec<Finding> {
+    let is_any = outputs.iter().any(|output| output.is_concerned);
+    let concerned = outputs.iter();
+    let mut concerned = concerned.filter(|output| output.is_concerned || !is_any);
+    let Some(first) = concerned.next() else {
         return Vec::new();
     };
-    let mut common = std::mem::take(&mut first.doubts);
-    for (_, output) in concerned {
+    let mut common = first.doubts.clone();
+    for output in concerned {
         common.retain(|finding| output.doubts.contains(finding));
     }
     common

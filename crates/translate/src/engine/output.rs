@@ -8,6 +8,7 @@ use std::sync::Arc;
 use myriad_api::Finding;
 use myriad_model::{Draft, Name, Origin, Resource, divide};
 
+use super::issuing::StatedIssuer;
 use super::unit::Unit;
 use super::wish::Wish;
 
@@ -24,6 +25,8 @@ pub struct Output {
     pub findings: Vec<Finding>,
     /// Wishes for the process.
     pub wishes: Vec<Wish>,
+    /// Issuers for the process.
+    pub issuers: Vec<StatedIssuer>,
     /// Findings that hold unless it is otherwise in another view: told where all views have
     /// it that the object concerns, or all where it concerns none.
     pub doubts: Vec<Finding>,

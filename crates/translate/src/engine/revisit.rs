@@ -10,17 +10,19 @@ use super::Engine;
 use super::batch::Run;
 use super::stamp::{Slot, Stamp};
 use super::unit::{Unit, UnitId};
-use super::viewpoint::Classes;
+use super::viewpoint::{Classes, Step};
 
 /// How units tell their views apart.
 #[derive(Default)]
 pub(super) struct Partings(BTreeMap<UnitId, Parting>);
 
 /// The parting of one unit, since it was translated last.
+#[derive(Default)]
 pub(super) struct Parting {
     /// The questions that it asked, and the classes of views by their answers.
     pub classes: Classes,
-    /// The views of each class; none is empty.
+    /// The views of each class; none is empty, unless views follow one after the other, or are
+    /// gone.
     pub views: Vec<Stamp>,
 }
 
@@ -42,6 +44,41 @@ impl Partings {
             None => drop(self.0.remove(&id)),
         }
     }
+
+    /// The parting of a unit.
+    pub(super) fn get(&self, id: UnitId) -> Option<&Parting> {
+        self.0.get(&id)
+    }
+
+    /// Takes a view out of the class of a unit that it is in.
+    pub(super) fn leave(&mut self, id: UnitId, slot: Slot) {
+        let parting = self.0.get_mut(&id);
+        for views in parting.into_iter().flat_map(|parting| &mut parting.views) {
+            views.remove(slot);
+        }
+    }
+
+    /// Puts a view into a class of a unit, or into one of its own that its answers lead to; returns
+    /// its number.
+    pub(super) fn join(
+        &mut self,
+        id: UnitId,
+        slot: Slot,
+        (class, steps): (Option<usize>, Vec<Step>),
+    ) -> usize {
+        self.leave(id, slot);
+        let parting = self.0.entry(id).or_default();
+        if let Some(class) = class
+            && let Some(views) = parting.views.get_mut(class)
+        {
+            views.insert(slot);
+            return class;
+        }
+        let class = parting.views.len();
+        parting.classes.insert(steps, class);
+        parting.views.push(Stamp::one(slot));
+        class
+    }
 }
 
 impl Engine {
@@ -49,13 +86,20 @@ impl Engine {
     /// all others. It runs only where none of them is like one of those.
     pub(super) fn revisit(&mut self, unit: &Unit, id: UnitId, slots: &Stamp, run: &mut Run) {
         for slot in slots.iter() {
+            if self.turnings.has(id) {
+                self.turn(id, slot, run);
+                continue;
+            }
             run.work.views_asked += 1;
             match self.find_move(unit, id, slot) {
                 Move::Stays => {}
                 Move::Between(from, to) => self.move_view((unit, id), slot, (from, to), run),
                 Move::Parts => {
                     self.translate(unit, id, run);
-                    return;
+                    if !self.turnings.has(id) {
+                        return;
+                    }
+                    self.turn(id, slot, run);
                 }
             }
         }
@@ -96,7 +140,9 @@ impl Engine {
         }
     }
 
-    fn move_view(
+    /// Moves a view between classes of a unit: it has what another of its new class has, or nothing
+    /// of it any more.
+    pub(super) fn move_view(
         &mut self,
         (unit, id): (&Unit, UnitId),
         slot: Slot,

@@ -19,8 +19,9 @@ use crate::settings::{Bounds, Holding, Settings};
 use crate::store::{FactHasher, FoundUnder, Stored};
 use crate::view::{View, Workload};
 
-/// Tells of the keys of labels that an object names, each as often as it does.
-pub(crate) type NamedKeys = fn(&Object, &mut dyn FnMut(&str));
+/// Tells of the keys of labels that an object names, each as often as it does, with the namespace
+/// of the workloads that it asks for them; none for those of all.
+pub(crate) type NamedKeys = fn(&Object, &Settings, &mut dyn FnMut(Option<&str>, &str));
 
 /// Everything that the engine is told. It is made in one place, `dialect.rs`.
 pub(crate) struct Rules {
@@ -59,6 +60,8 @@ pub(crate) struct Rules {
     pub scope: fn(Stored<'_>, &Settings, &View) -> Scope,
     /// Whether a namespace has rules of its own for a host or wildcard.
     pub has_rules: fn(Stored<'_>, &Settings, &str, &str) -> bool,
+    /// Whether a namespace has a ServiceEntry for a host or wildcard as it is written.
+    pub declares: fn(Stored<'_>, &str, &str) -> bool,
     /// Selectors that choose workloads by all of their labels.
     pub choice: ChoiceRules,
     /// Bounds of namespaces.

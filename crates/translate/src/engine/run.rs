@@ -4,24 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::{self as api, Object, ObjectKind};
-use myriad_model::{Endpoints, Key, Kind, Name, Resource, Route, Routes, SealedArc, Value};
 
 use super::Engine;
 use super::batch::Run;
 use super::drawn::{self, Drawn};
-use super::meanings::Meanings;
-use super::output::{Meaning, Output};
+use super::output::Output;
 use super::ports::PortFact;
 use super::postponed::WOKEN_MAX;
 use super::reader::{Moment, Reader, Surroundings};
 use super::revisit::Parting;
 use super::rules::{Exported, Scene, States, Touched};
-use super::sealing::has_parts;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::tally::TallyFact;
+use super::turning::Drawing;
 use super::unit::{PortClaims, Stays, Unit, UnitId, UnitKey, Viewers};
 use super::units::Record;
-use super::viewpoint::{Answer, Classes, Question, Step, Viewpoint};
+use super::viewpoint::{Answer, Classes, Question, Viewpoint};
 use crate::store::Stored;
 
 impl Engine {
@@ -164,9 +162,16 @@ impl Engine {
 
     /// Runs what is marked until nothing is. Units run in the order of [`Unit`]: what claims hosts
     /// marks them, hosts need certificates and upstreams, and nothing leads back. Once there is no
-    /// time, units that may wait are postponed.
-    pub(super) fn drain(&mut self, run: &mut Run, has_time: &mut dyn FnMut() -> bool) {
-        let (mut is_weighed, mut is_late) = (false, false);
+    /// time, units that may wait are postponed, where `may_wait` says so, and very many views
+    /// follow one after the other.
+    pub(super) fn drain(
+        &mut self,
+        run: &mut Run,
+        has_time: &mut dyn FnMut() -> bool,
+        may_wait: bool,
+    ) {
+        let mut is_weighed = false;
+        run.is_late = false;
         while let Some((unit, pending)) = run.pending.pop_first() {
             // Whoever needs upstreams has run, so all that are to run are known.
             if unit.is(self.rules.bounds.copying) && !std::mem::replace(&mut is_weighed, true) {
@@ -174,17 +179,19 @@ impl Engine {
                 self.weigh_upstreams(run);
                 continue;
             }
-            if unit.kind().may_wait {
-                is_late = is_late || !has_time();
-                if is_late {
-                    self.postpone(pending.id);
-                    continue;
-                }
+            let waits = may_wait && unit.kind().may_wait;
+            if waits || self.is_wide(&unit, pending.id) {
+                run.is_late = run.is_late || !has_time();
+            }
+            if waits && run.is_late {
+                self.postpone(pending.id);
+                continue;
             }
             if !self.is_wanted(&unit, pending.id) {
-                self.vanish(pending.id, run);
+                self.leave(&unit, &pending, run);
             } else if pending.must_run {
                 self.translate(&unit, pending.id, run);
+                self.turn_all(pending.id, &pending.slots, run);
             } else {
                 self.revisit(&unit, pending.id, &pending.slots, run);
             }
@@ -208,7 +215,7 @@ impl Engine {
     }
 
     /// The namespace that a unit is charged to; empty for none.
-    fn owner_of<'a>(&self, record: &'a Record) -> &'a str {
+    pub(super) fn owner_of<'a>(&self, record: &'a Record) -> &'a str {
         let unit = record.unit();
         let copying = unit.name().filter(|_| unit.is(self.rules.bounds.copying));
         let placed = copying.and_then(|name| (self.rules.bounds.place)(name));
@@ -221,7 +228,8 @@ impl Engine {
         }
     }
 
-    fn is_wanted(&self, unit: &Unit, id: UnitId) -> bool {
+    /// Whether a unit stays.
+    pub(super) fn is_wanted(&self, unit: &Unit, id: UnitId) -> bool {
         let is_there =
             |(kind, id): (ObjectKind, &Arc<str>)| self.objects.has(&self.hasher, kind, id);
         match unit.stays(&self.settings) {
@@ -277,7 +285,8 @@ impl Engine {
         let mut classes = Classes::default();
         let mut outputs: Vec<(Stamp, Output)> = Vec::new();
         let mut facts = Vec::new();
-        for slot in self.wanted(unit, id).iter() {
+        let wanted = self.wanted(unit, id);
+        for slot in wanted.iter() {
             // One that is gone may still be wanted for, until its needers have run.
             if self.views.get(slot).is_none() {
                 continue;
@@ -288,12 +297,24 @@ impl Engine {
                 stamp.insert(slot);
                 continue;
             }
-            let (output, read, steps) = self.draw(unit, id, slot, run);
+            let drawing = self.draw(unit, id, slot, run);
+            let made = drawing.0.resources.len();
+            if self.goes_in_turns((unit, id), &wanted, made, run) {
+                self.memories.keep(id, run.opened.memory.take());
+                self.begin_turning(id, &wanted, Some((slot, drawing)), run);
+                return;
+            }
+            let (output, read, steps) = drawing;
             classes.insert(steps, outputs.len());
             outputs.push((Stamp::one(slot), output));
             facts.extend(read);
         }
         self.memories.keep(id, run.opened.memory.take());
+        if outputs.is_empty() && self.goes_in_turns((unit, id), &wanted, 0, run) {
+            self.begin_turning(id, &wanted, None, run);
+            return;
+        }
+        self.end_turning(id);
         facts.sort_unstable();
         facts.dedup();
         self.note_owning(id, outputs.iter().any(|(_, output)| output.owns_none));
@@ -313,13 +334,7 @@ impl Engine {
 
     /// Translates a unit for one view; returns the facts that were read, sorted, and what was
     /// asked about the view.
-    fn draw(
-        &self,
-        unit: &Unit,
-        id: UnitId,
-        slot: Slot,
-        run: &mut Run,
-    ) -> (Output, Vec<u64>, Vec<Step>) {
+    pub(super) fn draw(&self, unit: &Unit, id: UnitId, slot: Slot, run: &mut Run) -> Drawing {
         let Some(standing) = self.views.get(slot) else {
             return (Output::default(), Vec::new(), Vec::new());
         };
@@ -341,7 +356,10 @@ impl Engine {
         }
         let steps = view.into_steps();
         debug_assert!(
-            !self.settings.sidecars || steps.iter().all(|step| self.is_named(&step.0)),
+            !self.settings.sidecars
+                || steps
+                    .iter()
+                    .all(|step| self.is_named(&standing.view, &step.0)),
             "a label is asked for that tells no two workloads apart: dialect::selectors"
         );
         (output, facts, steps)
@@ -355,8 +373,11 @@ impl Engine {
         let has_rules = |namespace: &str, pattern: &str| {
             (self.rules.has_rules)(self.stored(), &self.settings, namespace, pattern)
         };
+        let declares = |namespace: &str, pattern: &str| {
+            (self.rules.declares)(self.stored(), namespace, pattern)
+        };
         let is_needed = |needer, need| self.units.need(needer, need).has(slot);
-        Viewpoint::answer(standing, question, has_rules, is_needed)
+        Viewpoint::answer(standing, question, (has_rules, declares), is_needed)
     }
 
     /// The state that units read beside objects.
@@ -406,11 +427,21 @@ impl Engine {
     }
 
     /// Takes a unit that nobody needs out, with all that it made.
-    fn vanish(&mut self, id: UnitId, run: &mut Run) {
+    pub(super) fn vanish(&mut self, id: UnitId, run: &mut Run) {
+        self.end_turning(id);
         let drawn = (!self.views.is_single()).then(Drawn::default);
         self.settle(id, Box::default(), (Output::default(), drawn), run);
         self.partings.set(id, None);
         drop(self.memories.take(id));
+        self.dismiss(id);
+        if self.meanings.remove(&id).is_some() {
+            self.mark_below(id, run);
+        }
+        self.owning_none.remove(&id);
+        self.units.remove(&self.hasher, id);
+    }
+    /// Lets no view be led to a unit any more.
+    pub(super) fn dismiss(&mut self, id: UnitId) {
         if let Some(unit) = self.units.get(id).map(Record::unit) {
             let namespace = unit.namespace().unwrap_or_default();
             match unit.viewers(&self.settings) {
@@ -418,176 +449,6 @@ impl Engine {
                 Viewers::Namespace => self.audience.release(id, namespace),
                 _ => {}
             }
-        }
-        if self.meanings.remove(&id).is_some() {
-            self.mark_below(id, run);
-        }
-        self.owning_none.remove(&id);
-        self.units.remove(&self.hasher, id);
-    }
-
-    /// Keeps what a wildcard means to the hosts below it in each view, and lets those run to which
-    /// it means something else than before.
-    fn settle_meaning(
-        &mut self,
-        unit: &Unit,
-        id: UnitId,
-        meanings: Vec<(Stamp, Option<Meaning>)>,
-        run: &mut Run,
-    ) {
-        if unit.host().and_then(self.rules.suffix_of).is_none() {
-            return;
-        }
-        let now = Meanings::new(&self.hasher, meanings);
-        let hash = now.as_ref().map(|now| now.hash);
-        let before = match now {
-            Some(now) => self.meanings.insert(id, now),
-            None => self.meanings.remove(&id),
-        };
-        if before.map(|before| before.hash) != hash {
-            self.mark_below(id, run);
-        }
-    }
-
-    /// Keeps what a unit gave. Where there are several views, it is said which part is for which.
-    fn settle(
-        &mut self,
-        id: UnitId,
-        facts: Box<[u64]>,
-        (mut output, drawn): (Output, Option<Drawn>),
-        run: &mut Run,
-    ) {
-        self.units.set_facts(id, facts);
-        self.units.set_deadline(id, output.deadline);
-        self.state(id, &mut output);
-        let (needs, resources) = match drawn {
-            Some(Drawn {
-                views,
-                needs,
-                resources,
-                ..
-            }) => (Some(needs), Some((views, resources))),
-            None => (None, None),
-        };
-        self.settle_needs(id, output.needs, needs, run);
-        self.settle_resources(id, output.resources, resources, run);
-    }
-
-    fn settle_resources(
-        &mut self,
-        id: UnitId,
-        mut resources: Vec<(Name, Resource)>,
-        stamps: Option<(Stamp, Vec<Stamp>)>,
-        run: &mut Run,
-    ) {
-        let Some(record) = self.units.get(id) else {
-            return;
-        };
-        let former = record.outputs();
-        reuse_names(record.routes(), &mut resources);
-        let routes = resources
-            .iter()
-            .filter(|(_, resource)| resource.value.kind() == Kind::Route)
-            .map(|(name, _)| name.clone())
-            .collect();
-        let stores_all = record.unit().kind().stores_all;
-        let rest = resources
-            .iter()
-            .filter(|(name, resource)| match &resource.value {
-                Value::Domain(domain) => name.as_str() != domain.host.as_str(),
-                Value::StreamRoute(_) => true,
-                Value::Endpoints(_) if Endpoints::upstream_of(name) != name.as_str() => true,
-                Value::Route(_) | Value::Routes(_) => false,
-                _ => stores_all,
-            })
-            .map(|(name, resource)| Key::new(resource.value.kind(), name.clone()))
-            .collect();
-        self.share_parts(&mut resources);
-        match stamps {
-            None if has_parts(&resources) => {
-                let stamps = vec![Stamp::MAIN; resources.len()];
-                let sealed = self.seal(id, resources, &stamps);
-                let delta = &mut run.delta;
-                let changes = self.writer.replace_at(MAIN_SLOT, &former, &sealed, delta);
-                run.work.resources_changed += changes.len() as u64;
-                self.parts.count(changes);
-            }
-            None => {
-                self.sealed_parts.forget(id);
-                let changes = self.writer.replace(&former, resources, &mut run.delta);
-                run.work.resources_changed += changes.len() as u64;
-                self.parts.count(changes);
-            }
-            Some(stamps) => self.settle_views(id, &former, resources, stamps, run),
-        }
-        self.units.set_outputs(id, routes, rest);
-    }
-
-    /// Lets the routes of a unit hold what is equal once, and their parts those of all units.
-    fn share_parts(&mut self, resources: &mut [(Name, Resource)]) {
-        let mut route_before: Option<&Route> = None;
-        let mut block_before: Option<&Routes> = None;
-        for (_, resource) in resources {
-            self.parts.share(&mut resource.value);
-            match &mut resource.value {
-                Value::Route(route) => {
-                    if let Some(before) = route_before {
-                        route.share_with(before);
-                    }
-                    route_before = Some(route);
-                }
-                Value::Routes(block) => {
-                    if let Some(before) = block_before {
-                        block.share_with(before);
-                    }
-                    block_before = Some(block);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Takes the resources of a unit into each view that sees them, and out of those that do not
-    /// any more. Each is encoded once.
-    fn settle_views(
-        &mut self,
-        id: UnitId,
-        former: &[Key],
-        resources: Vec<(Name, Resource)>,
-        (views, stamps): (Stamp, Vec<Stamp>),
-        run: &mut Run,
-    ) {
-        let sealed = self.seal(id, resources, &stamps);
-        for slot in self.units.seen(id).union(&views).iter() {
-            if self.views.get(slot).is_none() {
-                continue;
-            }
-            let seen = sealed.iter().zip(&stamps);
-            let seen: Vec<SealedArc> = seen
-                .filter(|(_, stamp)| stamp.has(slot))
-                .map(|(sealed, _)| sealed.clone())
-                .collect();
-            let delta = run.delta_of(slot);
-            let changes = self.writer.replace_at(slot, former, &seen, delta);
-            self.parts.count(changes);
-            run.work.resources_changed += changes.len() as u64;
-        }
-        self.units.set_seen(id, views);
-    }
-}
-
-/// An unchanged route keeps the one allocation of its name that the snapshot shares.
-fn reuse_names(former: &[Name], resources: &mut [(Name, Resource)]) {
-    if former.is_empty() {
-        return;
-    }
-    let mut sorted: Vec<&Name> = former.iter().collect();
-    sorted.sort_unstable();
-    for (name, resource) in resources {
-        if resource.value.kind() == Kind::Route
-            && let Ok(at) = sorted.binary_search(&&*name)
-        {
-            *name = sorted[at].clone();
         }
     }
 }

@@ -39,6 +39,12 @@ impl Stamp {
         self.0 == Words::One(0)
     }
 
+    /// How many views are in it.
+    pub fn len(&self) -> usize {
+        let ones = self.words().iter().map(|word| word.count_ones() as usize);
+        ones.sum()
+    }
+
     /// Whether a view is in it.
     pub fn has(&self, slot: Slot) -> bool {
         let word = self.words().get(slot as usize / 64);
@@ -177,6 +183,7 @@ mod tests {
         for slots in [&[][..], &[0], &[0, 63], &[64], &[3, 70, 2_000]] {
             let stamp = of(slots);
             assert_eq!(stamp.iter().collect::<Vec<_>>(), slots);
+            assert_eq!(stamp.len(), slots.len());
             assert!(slots.iter().all(|slot| stamp.has(*slot)));
             assert!(!stamp.has(5) && !stamp.has(4_000));
             assert_eq!(stamp.is_empty(), slots.is_empty());

@@ -73,6 +73,9 @@ pub struct UnitKind {
     /// Whether it may run after the batch that marked it, where that takes too long: nothing that
     /// ran needs what it makes, but for what it made before.
     pub may_wait: bool,
+    /// Whether its views may follow one after the other where it changes in very many: with what a
+    /// view has of others fits what it has of this one before.
+    pub in_turns: bool,
 }
 
 /// The ports that an object claims on the proxies of a view.
@@ -166,6 +169,7 @@ impl UnitKind {
             ports: None,
             claim_fact: None,
             may_wait: false,
+            in_turns: false,
         }
     }
 

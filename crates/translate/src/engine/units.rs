@@ -81,6 +81,11 @@ impl Record {
         !self.needs.is_empty()
     }
 
+    /// The facts that it read, sorted.
+    pub fn facts(&self) -> &[u64] {
+        &self.facts
+    }
+
     /// The units that it needs, sorted.
     pub fn needs(&self) -> &[UnitId] {
         &self.needs
@@ -89,6 +94,11 @@ impl Record {
     /// The names of the routes that it made.
     pub fn routes(&self) -> &[Name] {
         &self.routes
+    }
+
+    /// The keys of the other resources that it made, as far as they are stored.
+    pub fn rest(&self) -> &[Key] {
+        &self.rest
     }
 
     /// The keys of all resources that the unit may have made. Those that follow from its own
@@ -117,10 +127,11 @@ impl Units {
         }
     }
 
-    /// Begins to note which views want what. So far the main one was alone.
-    pub fn note_views(&mut self) {
+    /// Begins to note which views want what, unless that is noted. Returns whether the main one was
+    /// alone so far.
+    pub fn note_views(&mut self) -> bool {
         if self.reach.is_some() {
-            return;
+            return false;
         }
         let mut reach = Reach::default();
         for (id, record) in self.slab.iter_ids() {
@@ -131,6 +142,7 @@ impl Units {
             }
         }
         self.reach = Some(reach);
+        true
     }
 
     /// The number of units.

@@ -1,6 +1,6 @@
 //! Views that come, change and go.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::Object;
@@ -11,7 +11,7 @@ use myriad_model::{
 
 use super::Engine;
 use super::stamp::{MAIN_SLOT, Slot};
-use super::unit::Viewers;
+use super::unit::{Unit, UnitId, Viewers};
 use super::viewpoint::Question;
 use super::views::TooManyViews;
 use crate::view::{Role, View, Workload};
@@ -22,16 +22,18 @@ impl Engine {
     /// # Errors
     /// There are too many.
     pub fn put_view(&mut self, view: View) -> Result<(), TooManyViews> {
-        let slot = self.views.room_for(&view.name)?;
+        let bound = self.settings.bounds.views_max();
+        let slot = self.views.room_for(&view, bound)?;
         let known = self.views.get(slot).map(|standing| &standing.view);
         if known.is_some_and(|known| known.is_like(&view)) {
             return Ok(());
         }
-        if slot != MAIN_SLOT {
-            self.units.note_views();
+        let is_new = known.is_none();
+        if slot != MAIN_SLOT && self.units.note_views() {
+            self.ask_wildcards();
         }
         let role = view.role;
-        if known.is_none() && role == Role::Sidecar {
+        if is_new && role == Role::Sidecar {
             self.add_sidecar(slot, view);
             return Ok(());
         }
@@ -58,11 +60,21 @@ impl Engine {
 
     /// Takes a view away with its snapshot, and says whether it was there. The main view stays.
     pub fn remove_view(&mut self, name: &str) -> bool {
+        self.remove_view_by(name, None)
+    }
+
+    /// The same, because of what an object of the namespace `by` names, which is charged with what
+    /// follows.
+    pub fn part_view(&mut self, name: &str, by: &str) -> bool {
+        self.remove_view_by(name, Some(by))
+    }
+
+    fn remove_view_by(&mut self, name: &str, by: Option<&str>) -> bool {
         let slot = self.views.find(name).filter(|slot| *slot != MAIN_SLOT);
         let Some(slot) = slot else {
             return false;
         };
-        let Some(former) = self.take_out(slot) else {
+        let Some(former) = self.take_out(slot, by) else {
             return false;
         };
         self.run.others.remove(&slot);
@@ -71,15 +83,51 @@ impl Engine {
     }
 
     /// Takes a view out. What saw a sidecar forgets it by and by.
-    fn take_out(&mut self, slot: Slot) -> Option<View> {
+    fn take_out(&mut self, slot: Slot, by: Option<&str>) -> Option<View> {
         if self.views.of_sidecars().has(slot) {
-            return self.visit_gone(slot);
+            return self.visit_gone(slot, by);
         }
         let former = self.views.remove(slot)?.view;
         self.release_view(slot);
         self.visits.leave(slot);
         self.mark_view(slot, [Some(former.role), None]);
+        self.forget_waiting(slot);
         Some(former)
+    }
+
+    /// Lets units that may run later forget a gateway's view that is gone: its place is given to
+    /// another before they do.
+    fn forget_waiting(&mut self, slot: Slot) {
+        let mut run = std::mem::take(&mut self.run);
+        let units = self.units.iter_ids();
+        let waiting = units.filter(|(_, record)| record.unit().kind().may_wait);
+        let waiting = waiting.filter(|(id, _)| self.units.seen(*id).has(slot));
+        let waiting: Vec<(UnitId, Unit)> = waiting
+            .map(|(id, record)| (id, record.unit().clone()))
+            .collect();
+        for (id, unit) in waiting {
+            self.partings.leave(id, slot);
+            let restamped = self.units.move_view(id, slot, None);
+            self.settle_moved(&unit, restamped, &mut run);
+            self.prune_needs(id, &mut run);
+            let mut seen = self.units.seen(id);
+            seen.remove(slot);
+            self.units.set_seen(id, seen);
+        }
+        self.run = run;
+    }
+
+    /// Lets the wildcards be read again by all below them, once there is another view than the main
+    /// one: nobody noted what was asked of it as long as it was alone.
+    fn ask_wildcards(&mut self) {
+        let mut run = std::mem::take(&mut self.run);
+        for (id, meanings) in &mut self.meanings {
+            meanings.hash = !meanings.hash;
+            if let Some(record) = self.units.get(*id) {
+                run.add(record.unit().clone(), *id, true);
+            }
+        }
+        self.run = run;
     }
 
     /// Lets go of the snapshot of a view that is gone.
@@ -93,30 +141,19 @@ impl Engine {
 
     /// Adds the view of a sidecar, which costs what it sees.
     fn add_sidecar(&mut self, slot: Slot, view: View) {
-        self.units.note_views();
         self.views.place(slot, view);
         self.settle_scope(slot);
         self.writer.add_view(slot);
         self.visit_new(slot);
     }
 
-    /// Whether any selector names this key of labels, so that sidecars whose workloads differ in it
-    /// may see other things.
-    pub fn names_label(&self, key: &str) -> bool {
-        self.naming.has(key)
-    }
-
-    /// The keys of labels that selectors began to name, or named last, since this was last asked.
-    /// Sidecars that are one view must not differ in one that is named when what was taken in is
-    /// applied.
-    pub fn take_labels_moved(&mut self) -> BTreeSet<Box<str>> {
-        self.naming.take_moved()
-    }
-
-    /// Whether a question asks for no label, or for one that is named.
-    pub(super) fn is_named(&self, question: &Question) -> bool {
+    /// Whether a question to a view asks for no label, or for one that is named. Gateways share no
+    /// view, so that they may be asked for any.
+    pub(super) fn is_named(&self, view: &View, question: &Question) -> bool {
         match question {
-            Question::HasLabel(key, _) => self.naming.has(key),
+            Question::HasLabel(key, _) if view.role == Role::Sidecar => {
+                self.naming.has(&view.namespace, key)
+            }
             _ => true,
         }
     }
@@ -126,12 +163,19 @@ impl Engine {
         if !self.settings.sidecars {
             return;
         }
+        let (named, settings, naming) = (self.rules.named, &self.settings, &mut self.naming);
         // The new ones first, so that what stays does not move.
         if let Some(object) = after {
-            (self.rules.named)(object, &mut |key| self.naming.insert(key));
+            let by = object.key().namespace();
+            named(object, settings, &mut |whose, key| {
+                naming.insert(whose, key, by);
+            });
         }
         if let Some(object) = before {
-            (self.rules.named)(object, &mut |key| self.naming.remove(key));
+            let by = object.key().namespace();
+            named(object, settings, &mut |whose, key| {
+                naming.remove(whose, key, by);
+            });
         }
     }
 

@@ -52,6 +52,8 @@ pub enum Question {
     PortNumber(u16),
     /// Whether its namespace has rules for a host or wildcard.
     HasRules(Box<str>),
+    /// Whether its namespace has a ServiceEntry for a host or wildcard as it is written.
+    Declares(Box<str>),
     /// Whether the first unit needs the second for it.
     IsNeeded(UnitId, UnitId),
     /// Whether it is a sidecar.
@@ -203,6 +205,11 @@ impl<'a> Viewpoint<'a> {
         self.note(|| (Question::HasRules(pattern.into()), Answer::Is(has)));
     }
 
+    /// Notes that its namespace has a ServiceEntry, or none, for a host or wildcard, as above.
+    pub fn note_declared(&self, pattern: &str, has: bool) {
+        self.note(|| (Question::Declares(pattern.into()), Answer::Is(has)));
+    }
+
     /// The namespace, for who notes by itself what it reads there.
     pub fn namespace_unasked(&self) -> &'a str {
         &self.standing.view.namespace
@@ -212,13 +219,14 @@ impl<'a> Viewpoint<'a> {
     pub fn answer(
         standing: &Standing,
         question: &Question,
-        has_rules: impl Fn(&str, &str) -> bool,
+        (has_rules, declares): (impl Fn(&str, &str) -> bool, impl Fn(&str, &str) -> bool),
         is_needed: impl Fn(UnitId, UnitId) -> bool,
     ) -> Answer {
         let view = &standing.view;
         match question {
             Question::HasLabel(key, value) => Answer::Is(view.has_label(key, value)),
             Question::IsNamespace(namespace) => Answer::Is(view.namespace == *namespace),
+            Question::Declares(pattern) => Answer::Is(declares(&view.namespace, pattern)),
             Question::Namespace => Answer::Namespace(view.namespace.clone()),
             Question::Port(key) => Answer::Port(standing.ports.winner(key).cloned()),
             Question::PortNumber(number) => Answer::Port(standing.ports.owner(*number).cloned()),

@@ -11,16 +11,29 @@ use crate::view::{Role, View, Workload};
 /// The most views of one engine.
 pub const VIEWS_MAX: usize = 1 << 14;
 
-/// There are [`VIEWS_MAX`] views already.
+/// Why there is no room for a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are {VIEWS_MAX} views already")]
-pub struct TooManyViews;
+pub enum TooManyViews {
+    /// There are [`VIEWS_MAX`] of all namespaces together.
+    #[error("there are {VIEWS_MAX} views already")]
+    OfAll,
+    /// The sidecars of its namespace have as many as they may.
+    #[error("the sidecars of its namespace have {0} views already")]
+    OfNamespace(u64),
+}
+
+/// How many times as many views as there may be of a namespace count while some of them are gone
+/// and not forgotten yet.
+const LEAVING_TIMES: u64 = 2;
 
 /// All views by their places. The first is the main one and always there.
 pub struct Views {
     slots: Vec<Option<Standing>>,
-    /// How many places have a view that is gone and that some unit may still remember.
-    leaving: usize,
+    /// The places of views that are gone and that some unit may still remember, with the namespaces
+    /// of sidecars.
+    leaving: BTreeMap<Slot, Option<Box<str>>>,
+    /// How many views sidecars of each namespace have, those that are leaving included; none is 0.
+    held: BTreeMap<Box<str>, u64>,
     all: Stamp,
     ingress: Stamp,
     gateways: Stamp,
@@ -48,6 +61,14 @@ pub struct Standing {
     pub ports: Ports,
     /// The scope of what it may reach, if it is a sidecar.
     pub scope: Scope,
+}
+
+impl Standing {
+    /// The namespace of its workload, if it is a sidecar's.
+    fn of_sidecar(&self) -> Option<Box<str>> {
+        let is_sidecar = self.view.role == Role::Sidecar;
+        is_sidecar.then(|| self.view.namespace.clone())
+    }
 }
 
 impl<K: Ord> Sets<K> {
@@ -80,7 +101,8 @@ impl Views {
     pub fn new(main: View) -> Self {
         let mut views = Views {
             slots: Vec::new(),
-            leaving: 0,
+            leaving: BTreeMap::new(),
+            held: BTreeMap::new(),
             all: Stamp::EMPTY,
             ingress: Stamp::EMPTY,
             gateways: Stamp::EMPTY,
@@ -168,19 +190,32 @@ impl Views {
         self.names.get(name).copied()
     }
 
-    /// The place that a view has, or would have.
+    /// The place that a view has, or would have, where the sidecars of each namespace may have so
+    /// many; none where that is not bounded.
     ///
     /// # Errors
     /// There are too many.
-    pub fn room_for(&self, name: &Arc<str>) -> Result<Slot, TooManyViews> {
-        if let Some(slot) = self.find(name) {
+    pub fn room_for(&self, view: &View, bound: Option<u64>) -> Result<Slot, TooManyViews> {
+        if let Some(slot) = self.find(&view.name) {
             return Ok(slot);
         }
-        if self.len + self.leaving >= VIEWS_MAX {
-            return Err(TooManyViews);
+        if self.len + self.leaving.len() >= VIEWS_MAX {
+            return Err(TooManyViews::OfAll);
+        }
+        let bound = bound.filter(|_| view.role == Role::Sidecar);
+        if let Some(bound) = bound.filter(|bound| self.is_full(&view.namespace, *bound)) {
+            return Err(TooManyViews::OfNamespace(bound));
         }
         let next = self.slots.len() as Slot;
         Ok(self.free.first().copied().unwrap_or(next))
+    }
+
+    /// Whether the sidecars of a namespace have as many views as they may. A label that comes to be
+    /// named replaces all of them: so those that are leaving count apart.
+    fn is_full(&self, namespace: &str, bound: u64) -> bool {
+        let there = self.of_namespace(namespace).common(&self.sidecars).len() as u64;
+        let held = self.held.get(namespace).copied().unwrap_or_default();
+        there >= bound || held >= bound.saturating_mul(LEAVING_TIMES)
     }
 
     /// Puts a view at its place, and returns the former one.
@@ -190,6 +225,12 @@ impl Views {
             self.slots.resize_with(at + 1, || None);
         }
         self.unlist(slot);
+        if let Some(former) = self.get(slot).and_then(Standing::of_sidecar) {
+            self.let_go(&former);
+        }
+        if view.role == Role::Sidecar {
+            *self.held.entry(view.namespace.clone()).or_default() += 1;
+        }
         self.free.remove(&slot);
         self.all.insert(slot);
         self.names.insert(view.name.clone(), slot);
@@ -228,7 +269,7 @@ impl Views {
         self.ingress.remove(slot);
         self.gateways.remove(slot);
         self.sidecars.remove(slot);
-        self.leaving += 1;
+        self.leaving.insert(slot, former.of_sidecar());
         self.len -= 1;
         Some(former)
     }
@@ -259,8 +300,22 @@ impl Views {
 
     /// Frees the places of views that are gone once every unit has forgotten them.
     pub fn free(&mut self, slots: Vec<Slot>) {
-        self.leaving -= slots.len();
+        for slot in &slots {
+            if let Some(namespace) = self.leaving.remove(slot).flatten() {
+                self.let_go(&namespace);
+            }
+        }
         self.free.extend(slots);
+    }
+
+    /// Counts one view less of the sidecars of a namespace.
+    fn let_go(&mut self, namespace: &str) {
+        if let Some(held) = self.held.get_mut(namespace) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(namespace);
+            }
+        }
     }
 
     /// Takes a place out of the sets by which views are found.

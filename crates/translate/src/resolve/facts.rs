@@ -5,10 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
+use std::net::IpAddr;
 
 use myriad_api::istio::{DestinationRule, Labels, ServiceEntry};
 use myriad_api::secret::UsersForm;
-use myriad_api::{BackendPort, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer};
+use myriad_api::{
+    BackendPort, IssuerKeys, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
+};
 
 use super::certificate::{self, Names};
 use super::exports::exports;
@@ -44,6 +47,8 @@ pub(crate) enum SharedFact<'a> {
     TrustThere(&'a str),
     /// The namespaces whose objects may use a Secret.
     LentTo(&'a str),
+    /// The values for issuers in a Secret.
+    Keys(&'a str),
     /// The DestinationRules for a host, or for all hosts below a wildcard.
     Rules(&'a str),
     /// Which subsets they define.
@@ -147,6 +152,9 @@ fn touch_secret(
     }
     if lent_to(old) != lent_to(new) {
         facts.push(hasher.fact(SharedFact::LentTo(id)));
+    }
+    if keys_of(old) != keys_of(new) {
+        facts.push(hasher.fact(SharedFact::Keys(id)));
     }
     if trust_of(old) != trust_of(new) {
         facts.push(hasher.fact(SharedFact::Trust(id)));
@@ -329,6 +337,14 @@ pub(crate) fn held(object: Option<&Object>) -> Option<SecretContent> {
     })
 }
 
+/// The values for issuers in a Secret.
+fn keys_of(object: Option<&Object>) -> Option<&IssuerKeys> {
+    match object {
+        Some(Object::Secret(secret)) => secret.keys.as_deref(),
+        _ => None,
+    }
+}
+
 /// The authorities or users of a Secret, or why they cannot be read; none where there are none.
 pub(crate) fn trust_of(object: Option<&Object>) -> Option<Result<&TrustDer, &SecretProblem>> {
     match object {
@@ -355,9 +371,9 @@ fn as_entry(object: Option<&Object>) -> Option<&ServiceEntry> {
 }
 
 /// All that is read of a Pod by its name.
-fn read_of_pod(object: Option<&Object>) -> Option<(&Labels, Option<&str>)> {
+fn read_of_pod(object: Option<&Object>) -> Option<(&Labels, Option<&str>, Option<IpAddr>)> {
     match object {
-        Some(Object::Pod(pod)) => Some((&pod.labels, pod.account.as_deref())),
+        Some(Object::Pod(pod)) => Some((&pod.labels, pod.account.as_deref(), pod.address)),
         _ => None,
     }
 }

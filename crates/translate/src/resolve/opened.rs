@@ -387,7 +387,7 @@ impl Reader<'_> {
         Some(slice)
     }
 
-    /// A Pod, of which the labels and the account are read.
+    /// A Pod, of which the labels, the account and the address are read.
     pub fn pod(&mut self, id: &str) -> Option<Arc<Pod>> {
         self.read_object(ObjectKind::Pod, id);
         let known = self.open::<OpenShared>();

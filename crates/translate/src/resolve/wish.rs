@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::ObjectKey;
 use myriad_model::{Host, host::Pattern};
 
 use crate::engine::{Reader, Wish};
@@ -10,46 +10,23 @@ use crate::engine::{Reader, Wish};
 /// The longest name of a Secret.
 const NAME_BYTES_MAX: usize = 253;
 
-/// The wish for the certificate of a host in a Secret. None where there is no such issuer, where
+/// The wish for the certificate of a host in a Secret, of an issuer that is there. None where
 /// somebody else has written the Secret, and where the host or the Secret has no name that may be
 /// in a certificate or of an object. For who needs the unit of that Secret.
 pub(crate) fn wish(
     reader: &mut Reader<'_>,
     host: &Host,
     secret: &Arc<str>,
-    issuer: &str,
+    issuer: Box<str>,
     object: &ObjectKey,
 ) -> Option<Wish> {
     let is_name = matches!(host.pattern(), Pattern::Exact(_) | Pattern::OneLabel(_));
-    let is_wanted = is_name
-        && is_secret(secret)
-        && reader.settings().has_issuer(issuer)
-        && reader.is_issued(secret);
+    let is_wanted = is_name && is_secret(secret) && reader.is_issued(secret);
     is_wanted.then(|| Wish {
         secret: secret.clone(),
         host: host.clone(),
-        issuer: issuer.into(),
+        issuer,
         object: object.clone(),
-    })
-}
-
-/// The finding about an object that names an issuer which is not there.
-pub(crate) fn no_issuer(
-    reader: &Reader<'_>,
-    object: &ObjectKey,
-    field: String,
-    issuer: &str,
-) -> Option<Finding> {
-    let settings = reader.settings();
-    let is_missing = settings.issuers.is_some() && !settings.has_issuer(issuer);
-    is_missing.then(|| {
-        Finding::new(
-            Severity::Error,
-            object,
-            field,
-            format!("names issuer {issuer}, which is not there, so no certificate is obtained"),
-            "serve with --acme-email or --acme-directory, and name the issuer default",
-        )
     })
 }
 

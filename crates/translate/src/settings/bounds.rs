@@ -46,7 +46,8 @@ pub enum Holding {
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,
     /// Bytes of memory that objects of Istio's API take, which are kept as they were read, and
-    /// those of other kinds beyond what each may take for nothing.
+    /// those of other kinds beyond what each may take for nothing. Services, ConfigMaps and Pods
+    /// count for some, however small they are.
     ObjectBytes,
     /// Hosts of Ingresses, of Gateways' servers and of VirtualServices, once for each object that
     /// names one.
@@ -54,6 +55,8 @@ pub enum Holding {
     /// KiB that the regexes of Ingresses and VirtualServices may take once they are compiled, which
     /// count towards [`Holding::Routes`] as well.
     RegexKib,
+    /// Issuers, each of which has accounts at authorities.
+    Issuers,
 }
 
 /// The most that one namespace may hold, and one upstream. Zero is no bound.
@@ -73,6 +76,8 @@ pub struct Bounds {
     pub hosts: u64,
     /// See [`Holding::RegexKib`].
     pub regex_kib: u64,
+    /// See [`Holding::Issuers`].
+    pub issuers: u64,
     /// The slots that one upstream may have, 2 to [`myriad_model::HashTable::SIZE_MAX`].
     pub upstream_hash_slots: u32,
     /// The subsets that a host may have.
@@ -85,6 +90,9 @@ pub struct Bounds {
     pub endpoint_copies: u64,
     /// The hosts that the objects of a namespace may have come to after their creation.
     pub late_claims: u64,
+    /// The views that the sidecars of a namespace may have: in how many ways its workloads may
+    /// differ in labels that selectors name.
+    pub views: u64,
 }
 
 impl Default for Bounds {
@@ -97,12 +105,14 @@ impl Default for Bounds {
             object_bytes: 0,
             hosts: 0,
             regex_kib: 0,
+            issuers: 0,
             hash_slots: 4 << 20,
             upstream_hash_slots: 65_537,
             host_subsets: 256,
             subset_endpoints: 65_536,
             endpoint_copies: 500_000,
             late_claims: 10_000,
+            views: 0,
         }
     }
 }
@@ -115,6 +125,8 @@ impl Bounds {
             endpoints: 250_000,
             certificates: 150_000,
             object_bytes: 256 << 20,
+            issuers: 8,
+            views: 1_024,
             ..Bounds::default()
         }
     }
@@ -133,6 +145,11 @@ impl Bounds {
         Some(self.endpoint_copies).filter(|bound| *bound > 0)
     }
 
+    /// The views that the sidecars of a namespace may have; none where they are not bounded.
+    pub fn views_max(&self) -> Option<u64> {
+        Some(self.views).filter(|bound| *bound > 0)
+    }
+
     /// The most that a namespace may hold; none where it is not bounded.
     pub fn get(&self, holding: Holding) -> Option<u64> {
         let bound = match holding {
@@ -143,6 +160,7 @@ impl Bounds {
             Holding::ObjectBytes => self.object_bytes,
             Holding::Hosts => self.hosts,
             Holding::RegexKib => self.regex_kib,
+            Holding::Issuers => self.issuers,
         };
         Some(bound).filter(|bound| *bound > 0)
     }
@@ -158,6 +176,7 @@ impl Bounds {
             Holding::ObjectBytes => &mut self.object_bytes,
             Holding::Hosts => &mut self.hosts,
             Holding::RegexKib => &mut self.regex_kib,
+            Holding::Issuers => &mut self.issuers,
         };
         *place = bound;
         self
@@ -167,13 +186,14 @@ impl Bounds {
 impl Holding {
     /// The holdings that one namespace may have a bound of its own for. Slots are no such, since
     /// upstreams have some that no object counts for.
-    pub const OF_TENANTS: [Holding; 6] = [
+    pub const OF_TENANTS: [Holding; 7] = [
         Holding::Hosts,
         Holding::Routes,
         Holding::Endpoints,
         Holding::Certificates,
         Holding::RegexKib,
         Holding::ObjectBytes,
+        Holding::Issuers,
     ];
 
     /// The name that its bound is set by.
@@ -186,6 +206,7 @@ impl Holding {
             Holding::ObjectBytes => "object-bytes",
             Holding::Hosts => "hosts",
             Holding::RegexKib => "regex-kib",
+            Holding::Issuers => "issuers",
         }
     }
 
@@ -199,6 +220,7 @@ impl Holding {
             Holding::ObjectBytes => "bytes of memory for its objects",
             Holding::Hosts => "hosts",
             Holding::RegexKib => "KiB of regexes",
+            Holding::Issuers => "issuers",
         }
     }
 }

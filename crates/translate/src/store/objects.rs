@@ -342,6 +342,7 @@ impl Objects {
                 key,
             }),
             trust,
+            keys: None,
         }
     }
 
@@ -358,7 +359,11 @@ impl Objects {
 
 fn is_same(known: &Secret, secret: &Secret) -> bool {
     let is_typed = known.tls.is_ok() || known.secret_type == secret.secret_type;
-    is_typed && known.meta == secret.meta && known.tls == secret.tls && known.trust == secret.trust
+    is_typed
+        && known.meta == secret.meta
+        && known.tls == secret.tls
+        && known.trust == secret.trust
+        && known.keys == secret.keys
 }
 
 fn issuers_of(secret: &Secret) -> Option<&[Bytes]> {

@@ -23,8 +23,9 @@ fn engine() -> Engine {
             endpoints: 3,
             certificates: 1,
             hash_slots: 2_048,
-            object_bytes: 1_000,
+            object_bytes: 4_000,
             hosts: 3,
+            issuers: 1,
             ..Bounds::default()
         },
         tenants: world::tenants("one *.example routes=5 regex-kib=30;two a.example hosts=2"),
@@ -215,7 +216,7 @@ fn large_objects_of_other_kinds_count_for_their_bytes() {
         bounded.apply(world::changes(&young), world::NOW);
         assert_eq!(beyond(&bounded), 0);
     }
-    // Small ones need no entry in a ledger.
+    // Small ones that count towards another bound need no entry in this ledger.
     let mut least = world::engine(Settings {
         bounds: Bounds {
             object_bytes: 1,
@@ -262,9 +263,75 @@ fn objects_of_a_few_kib_count_in_sum_beyond_what_is_free() {
     let some = services(10, 200, 1);
     assert_eq!(beyond(16_000, &some), 5);
     assert_eq!(beyond(32_000, &some), 0);
-    // With 1,820 bytes of labels they are free, and not with 2,210.
-    assert_eq!(beyond(1, &services(10, 70, 1)), 0);
-    assert_eq!(beyond(1, &services(10, 85, 1)), 10);
+    // With 1,820 bytes of labels each counts for no more than the least, and so with 2,210.
+    for labels in [1, 70, 85] {
+        let some = services(10, labels, 1);
+        assert_eq!(
+            [beyond(10 << 10, &some), beyond((10 << 10) - 1, &some)],
+            [0, 1]
+        );
+    }
+}
+
+#[test]
+fn however_small_objects_are_a_namespace_may_have_no_more_than_its_bound_says() {
+    let small = |kind: &str, number: usize, namespace: &str| {
+        let (version, rest) = match kind {
+            "Ingress" => ("networking.k8s.io/v1", "spec: {}"),
+            "EndpointSlice" => (
+                "discovery.k8s.io/v1",
+                "addressType: IPv4\nendpoints: []\nports: []",
+            ),
+            "Secret" => ("v1", "type: Opaque\ndata: {}"),
+            "ConfigMap" => ("v1", "data: {}"),
+            _ => ("v1", "spec: {}"),
+        };
+        format!(
+            "apiVersion: {version}\nkind: {kind}\nmetadata: {{namespace: {namespace}, name: \
+             o{number:03}, creationTimestamp: 2025-01-01T00:00:00Z}}\n{rest}\n"
+        )
+    };
+    let kinds = [
+        "Service",
+        "ConfigMap",
+        "Pod",
+        "Ingress",
+        "EndpointSlice",
+        "Secret",
+    ];
+    for kind in kinds {
+        let mut engine = world::engine(Settings {
+            bounds: Bounds {
+                object_bytes: 20 << 10,
+                routes: 20,
+                endpoints: 20,
+                certificates: 20,
+                ..Bounds::default()
+            },
+            ..Settings::default()
+        });
+        for number in 0..100 {
+            let both = ["shop", "blog"].map(|namespace| small(kind, number, namespace));
+            // The neighbour has few.
+            let objects = if number < 5 {
+                both.join("---\n")
+            } else {
+                both[0].clone()
+            };
+            engine.apply(world::changes(&objects), world::NOW);
+        }
+        assert_eq!(beyond(&engine), 80, "{kind}");
+        let told = findings(&engine).into_iter();
+        let of_shop = format!("{kind} shop/");
+        let told: Vec<String> = told.filter(|it| it.contains("--bound")).collect();
+        assert!(told.iter().all(|it| it.contains(&of_shop)), "{told:?}");
+        assert!(
+            !told.iter().any(|it| it.contains("/o019")),
+            "the first stay"
+        );
+    }
+    // What it comes to for a namespace in front of which there are others.
+    assert_eq!(Bounds::of_tenants().object_bytes / (1 << 10), 262_144);
 }
 
 /// An engine with the sidecar of another namespace, where each may have so many routes.
@@ -331,7 +398,10 @@ fn a_large_ingress_that_restricts_closes_its_hosts_once_it_is_let_go() {
     let [_, young] = large("Ingress");
     let young = young.replace("name: young,", restricting);
     let older = ingress(0).replace("h00000", "h");
-    engine.apply(world::changes(BASE), world::NOW);
+    // Services count for some memory as well: those that are older stay.
+    let old_services = "kind: Service\nmetadata: {creationTimestamp: 2023-01-01T00:00:00Z, ";
+    let base = BASE.replace("kind: Service\nmetadata: {", old_services);
+    engine.apply(world::changes(&base), world::NOW);
     engine.apply(world::changes(&older), world::NOW);
     let before = engine.snapshot().digest();
     engine.apply(world::changes(&young), world::NOW);

@@ -125,6 +125,9 @@ fn measure(namespaces: usize, scope: Scope) -> Vec<(&'static str, Work)> {
                 RANDOM}}}\n";
     measured.push(("rule", put(&mut engine, rule)));
     if scope == Scope::Imports {
+        // The first that reaches Services of strangers on the listeners that all share parts these
+        // for all views, once.
+        put(&mut engine, &sidecar(8, "./*, ns9/*"));
         measured.push(("wider scope", put(&mut engine, &sidecar(6, "./*, ns7/*"))));
         measured.push(("narrow scope", put(&mut engine, &sidecar(6, "./*"))));
     }

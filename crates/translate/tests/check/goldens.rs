@@ -38,6 +38,12 @@ fn every_golden_of_istio_holds() {
     check("istio", renew);
 }
 
+/// The goldens of issuers.
+#[test]
+fn every_golden_of_acme_holds() {
+    check("acme", renew);
+}
+
 /// The matrix of claims: by Ingress, Gateway and VirtualService, to names and wildcards, with and
 /// without TLS, older and younger.
 #[test]
@@ -85,8 +91,9 @@ fn renew_on(base: &str, text: &str) -> String {
     engine.apply(world::changes(base), world::NOW);
     engine.apply(world::changes(objects), world::NOW);
     format!(
-        "{objects}=== resources\n{}{}=== findings\n{}",
+        "{objects}=== resources\n{}{}{}=== findings\n{}",
         render::views(&engine),
+        render::issuers(&engine),
         render::wishes(&engine),
         render::findings(engine.findings())
     )

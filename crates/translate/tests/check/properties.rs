@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use myriad_api::{Change, Finding, Object, ObjectKey};
 use myriad_model::{Action, Kind, Snapshot, Value};
-use myriad_translate::{Engine, GatewayCredentials, Settings, Usage, Wish};
+use myriad_translate::{Engine, GatewayCredentials, Settings, StatedIssuer, Usage, Wish};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
@@ -77,6 +77,10 @@ fn wishes(engine: &Engine) -> Vec<Wish> {
     engine.wishes().cloned().collect()
 }
 
+fn issuers(engine: &Engine) -> Vec<StatedIssuer> {
+    engine.issuers().cloned().collect()
+}
+
 /// The objects that are left after a history.
 pub(crate) fn survivors(batches: &Batches) -> Vec<Object> {
     let mut objects: BTreeMap<ObjectKey, Object> = BTreeMap::new();
@@ -105,6 +109,7 @@ fn incremental_equals_from_scratch() {
         fresh.apply(objects, now);
         prop_assert_eq!(findings(&incremental), findings(&fresh));
         prop_assert_eq!(wishes(&incremental), wishes(&fresh));
+        prop_assert_eq!(issuers(&incremental), issuers(&fresh));
         prop_assert_eq!(incremental.snapshot().digest(), fresh.snapshot().digest());
         prop_assert_eq!(incremental.next_deadline(), fresh.next_deadline());
         prop_assert_eq!(incremental.usage(), fresh.usage());

@@ -15,7 +15,7 @@ use myriad_model::{
     HeaderEdits, Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource,
     Retry, Rewrite, Sealed, Snapshot, TlsSettings, Value,
 };
-use myriad_translate::{Engine, Wish};
+use myriad_translate::{AuthorityTerms, Engine, IssuerTerms, SolverTerms, Wish};
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
 /// its address is shown. Routes stand in the order in which they are tried.
@@ -74,6 +74,65 @@ pub(crate) fn wishes(engine: &Engine) -> String {
     match lines.is_empty() {
         true => lines,
         false => format!("=== wishes\n{lines}"),
+    }
+}
+
+/// The issuers that objects make, where there are any.
+pub(crate) fn issuers(engine: &Engine) -> String {
+    let lines = engine.issuers().map(|issuer| {
+        let terms = match &issuer.terms {
+            Ok(terms) => issuer_text(terms),
+            Err(fault) => format!("nothing: {fault}"),
+        };
+        format!("{} from {}: {terms}\n", issuer.name, issuer.object)
+    });
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("=== issuers\n{lines}"),
+    }
+}
+
+fn issuer_text(terms: &IssuerTerms) -> String {
+    let mut text = format!("{:?} {:?}", terms.proof, terms.key);
+    if !terms.roots.is_empty() {
+        text.push_str(&format!(" roots={}", terms.roots.len()));
+    }
+    for authority in &terms.authorities {
+        let AuthorityTerms {
+            url,
+            email,
+            profile,
+            binding,
+        } = authority;
+        text.push_str(&format!("\n  {url}"));
+        for (name, value) in [("email", email), ("profile", profile)] {
+            let value = value.as_deref();
+            text.extend(value.map(|value| format!(" {name}={value}")));
+        }
+        if let Some((id, key)) = binding {
+            text.push_str(&format!(" bound to {id} by {} bytes", key.expose().len()));
+        }
+    }
+    match &terms.solver {
+        None => text,
+        Some(SolverTerms::Update {
+            server,
+            zone,
+            key_name,
+            hash,
+            key,
+        }) => {
+            let bytes = key.expose().len();
+            format!("{text}\n  updates {server} {zone:?} by {key_name} {hash:?} {bytes} bytes")
+        }
+        Some(SolverTerms::Webhook {
+            url,
+            group,
+            solver,
+            config,
+            namespace,
+        }) => format!("{text}\n  asks {url:?} {group} {solver} {config} in {namespace}"),
     }
 }
 

@@ -4,13 +4,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use myriad_api::secret::{Users, UsersForm};
+use myriad_api::secret::{ISSUER_TYPE, Users, UsersForm};
 use myriad_api::{
     BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
-    IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, Meta, Object, ObjectKey,
-    ObjectKind, Order, OrderAnswer, PathType, Secret, Service, ServicePort, TrustDer,
+    IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, IssuerKeys, Meta, Object,
+    ObjectKey, ObjectKind, Order, OrderAnswer, PathType, Secret, SecretProblem, Service,
+    ServicePort, TrustDer,
 };
-use myriad_translate::{CatchAll, GatewayCredentials, Settings};
+use myriad_translate::{CatchAll, CertManager, GatewayCredentials, Settings};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -29,6 +30,8 @@ pub(crate) fn settings() -> Settings {
         gateway_credentials: GatewayCredentials::Named,
         serve_classless: false,
         issuers: Some(["default".into()].into()),
+        issuer_namespace: "two".into(),
+        cert_manager: CertManager::Absent,
         sidecars: true,
         ..Settings::default()
     }
@@ -62,7 +65,53 @@ pub(crate) fn object() -> impl Strategy<Value = Object> {
         5 => istio::object(),
         3 => secret().prop_map(|object| Object::Secret(Arc::new(object))),
         1 => order().prop_map(|object| Object::Order(Arc::new(object))),
+        1 => issuer(),
+        1 => keys().prop_map(|object| Object::Secret(Arc::new(object))),
     ]
+}
+
+/// An issuer of either kind, that can be used or not, with a key of a Secret or without.
+fn issuer() -> impl Strategy<Value = Object> {
+    let directories = [
+        "[{url: letsencrypt}]",
+        "[{url: letsencrypt}, {url: \"https://ca.example/dir\"}]",
+        "[{url: \"https://ca.example/dir\", externalAccountBinding: \
+         {keyID: k, keySecretRef: {name: k}}}]",
+        "[{url: \"http://ca.example/dir\"}]",
+        "7",
+    ];
+    let kinds = ["Issuer", "Issuer", "ClusterIssuer"];
+    let parts = (
+        select(kinds.to_vec()),
+        meta(ObjectKind::Issuer, &["le", "default"]),
+        select(directories.to_vec()),
+    );
+    parts.prop_map(|(kind, meta, directories)| {
+        let (namespace, name) = (meta.key.namespace(), meta.key.name());
+        let mut object = world::object(&format!(
+            "apiVersion: myriad.dev/v1alpha1\nkind: {kind}\nmetadata: {{namespace: {namespace}, \
+             name: {name}}}\nspec: {{acme: {{directories: {directories}}}}}\n"
+        ));
+        if let Object::Issuer(issuer) = &mut object {
+            Arc::make_mut(issuer).meta.created = meta.created;
+        }
+        object
+    })
+}
+
+/// A Secret for issuers, with a key or with none that can be used.
+fn keys() -> impl Strategy<Value = Secret> {
+    let values = select(vec![None, Some("aHVzaA"), Some("aHVzaB"), Some("!")]);
+    (meta(ObjectKind::Secret, &["k"]), values).prop_map(|(meta, value)| {
+        let value = value.map(|text| ("key".into(), text.as_bytes().into()));
+        Secret {
+            meta,
+            secret_type: ISSUER_TYPE.into(),
+            tls: Err(SecretProblem::OtherType),
+            trust: Ok(None),
+            keys: Some(Box::new(IssuerKeys::new(value.into_iter().collect()))),
+        }
+    })
 }
 
 /// An order, whose answers may be those of another one too.
@@ -202,6 +251,9 @@ fn annotations() -> impl Strategy<Value = Box<[(Box<str>, Box<str>)]>> {
         ("myriad.dev/no-such", ""),
         ("myriad.dev/issuer", "default"),
         ("myriad.dev/issuer", "other"),
+        ("myriad.dev/issuer", "le"),
+        ("cert-manager.io/cluster-issuer", "le"),
+        ("cert-manager.io/issuer", "le"),
         ("nginx.ingress.kubernetes.io/affinity", "cookie"),
         ("nginx.ingress.kubernetes.io/app-root", "/start"),
         ("nginx.ingress.kubernetes.io/auth-secret", "s"),

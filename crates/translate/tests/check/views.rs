@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use myriad_api::Change;
-use myriad_model::{Kind, Sealed, SealedArc, Snapshot};
-use myriad_translate::{Engine, MAIN, Settings, Work};
+use myriad_model::{Action, Kind, OriginKind, Sealed, SealedArc, Snapshot};
+use myriad_translate::{Engine, MAIN, Settings, View, Work};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -142,6 +142,52 @@ fn a_sidecar_among_others_is_told_what_it_would_be_told_alone() {
     });
 }
 
+/// Sidecars of two namespaces, which differ in labels that selectors may name.
+const ALIKE: [&str; 8] = [
+    "one-a one x=1 sidecar",
+    "one-b one x=1,y=2 sidecar",
+    "one-c one x=2,z=3 sidecar",
+    "one-d one z=3 sidecar",
+    "two-a two x=1 sidecar",
+    "two-b two x=1,y=2 sidecar",
+    "two-c two x=2,z=3 sidecar",
+    "two-d two z=3 sidecar",
+];
+
+#[test]
+fn sidecars_that_differ_in_nothing_that_is_named_for_them_see_the_same() {
+    run_any(history(), |batches| {
+        let mut settings = universe::settings();
+        settings.root_namespace = Some("istio-system".into());
+        settings.views = ALIKE.map(world::view).to_vec();
+        let mut engine = world::engine(settings);
+        for (_, changes) in batches {
+            engine.apply(changes, world::NOW);
+            for (one, other) in pairs() {
+                let (left, right) = (&one.labels, &other.labels);
+                let mut keys = left.keys().chain(right.keys());
+                let is_apart = keys.any(|key| {
+                    left.get(key) != right.get(key) && engine.names_label(&one.namespace, key)
+                });
+                let [one, other] =
+                    [&one, &other].map(|it| engine.snapshot_of(&it.name).unwrap().digest());
+                prop_assert!(is_apart || one == other);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Any two of the same namespace.
+fn pairs() -> Vec<(View, View)> {
+    let views = ALIKE.map(world::view);
+    let pairs = views.iter().flat_map(|one| {
+        let others = views.iter().filter(|it| it.namespace == one.namespace);
+        others.map(|other| (one.clone(), other.clone()))
+    });
+    pairs.collect()
+}
+
 #[test]
 fn the_deltas_of_every_view_add_up() {
     run_any(steps(), |(batches, steps)| {
@@ -208,6 +254,63 @@ fn what_is_the_same_in_all_views_is_translated_and_encoded_once() {
     assert!(routes.iter().all(|route| std::ptr::eq(first, &**route)));
 }
 
+/// A Service, and what its owner says to callers with a label.
+fn callers(label: &str) -> Vec<Change> {
+    world::changes(&format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{namespace: shop, name: web}}\nspec: \
+         {{clusterIP: 10.0.0.1, ports: [{{name: http, port: 80}}]}}\n---\n\
+         apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {{namespace: shop, \
+         name: web}}\nspec:\n  hosts: [web.shop.svc.cluster.local]\n  http:\n  - match: \
+         [{{uri: {{prefix: /a}}, sourceLabels: {{{label}: one}}}}]\n    route: [{{destination: \
+         {{host: web}}}}]\n  - route: [{{destination: {{host: web}}}}]\n"
+    ))
+}
+
+/// The routes of the VirtualService that lead somewhere in a view, and those that lead nowhere.
+fn led(engine: &Engine, view: &str) -> (usize, usize) {
+    let snapshot = engine.snapshot_of(view).unwrap();
+    let (mut open, mut closed) = (0, 0);
+    for sealed in snapshot.iter() {
+        let resource = sealed.resource().unwrap();
+        for (at, route) in resource.value.routes().enumerate() {
+            if resource.origin_of(at).kind != OriginKind::VirtualService {
+                continue;
+            }
+            match &route.action {
+                Action::Forward(shares) if shares.is_empty() => closed += 1,
+                _ => open += 1,
+            }
+        }
+    }
+    (open, closed)
+}
+
+#[test]
+fn callers_of_other_namespaces_are_told_apart_by_labels_that_their_owners_write_alone() {
+    let views = ["own shop", "other elsewhere"].map(|it| {
+        let labels = "app=a,version=one,pod-template-hash=one";
+        world::view(&format!("{it} {labels} sidecar"))
+    });
+    let told = |root: &str, label: &str| {
+        let mut engine = world::engine(Settings {
+            sidecars: true,
+            root_namespace: Some(root.into()),
+            views: views.to_vec(),
+            ..Settings::default()
+        });
+        engine.apply(callers(label), world::NOW);
+        let mut findings = engine.findings();
+        let is_told = findings.any(|it| it.message.contains("in which each of their Pods differs"));
+        let [own, other] = ["own", "other"].map(|view| led(&engine, view));
+        (own, other, is_told)
+    };
+    assert_eq!(told("root", "version"), ((2, 0), (2, 0), false));
+    let closed = ((2, 0), (1, 1), true);
+    assert_eq!(told("root", "pod-template-hash"), closed);
+    let of_root = ((2, 0), (2, 0), false);
+    assert_eq!(told("shop", "pod-template-hash"), of_root);
+}
+
 #[test]
 fn a_view_that_comes_gets_all_in_one_delta_and_no_other_changes() {
     let mut engine = with(&["egress istio-system istio=egressgateway"]);
@@ -236,6 +339,58 @@ fn a_view_that_comes_gets_all_in_one_delta_and_no_other_changes() {
     assert!(engine.remove_view("tenant") && !engine.remove_view("tenant"));
     assert!(!engine.remove_view(MAIN), "it stays");
     assert!(engine.apply(Vec::new(), world::NOW).others.is_empty());
+}
+
+#[test]
+fn the_first_view_beside_the_main_one_is_asked_what_nobody_else_was() {
+    let wildcard = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {namespace: two, \
+                    name: b}\nspec: {rules: [{host: '*.example'}]}\n";
+    let gateway = "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {namespace: one, \
+                   name: edge, creationTimestamp: 2020-01-01T00:00:00Z}\nspec: {selector: {istio: \
+                   ingressgateway}, servers: [{port: {number: 80, name: http, protocol: HTTP}, \
+                   hosts: [z.example]}]}\n";
+    let tenant = "tenant one istio=ingressgateway";
+    let engine = |views: &[&str]| {
+        let mut engine = world::engine(Settings {
+            gateway_namespace: "one".into(),
+            views: views.iter().map(|text| world::view(text)).collect(),
+            ..Settings::default()
+        });
+        for objects in [wildcard, gateway] {
+            engine.apply(world::changes(objects), world::NOW);
+        }
+        engine
+    };
+    let mut alone = engine(&[]);
+    assert_eq!(alone.snapshot().count(Kind::Route), 1, "it is closed");
+    alone.put_view(world::view(tenant)).unwrap();
+    alone.apply(Vec::new(), world::NOW);
+    assert_eq!(digests(&alone), digests(&engine(&[tenant])));
+    // The Ingress is none of its, so that it closes nothing there.
+    let of_tenant = alone.snapshot_of("tenant").unwrap();
+    assert_eq!(of_tenant.count(Kind::Route), 0);
+}
+
+#[test]
+fn a_gateway_that_comes_in_place_of_another_has_all_although_hosts_were_late() {
+    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {namespace: shop, \
+                   name: a}\nspec: {tls: [{hosts: [a.example.com], secretName: tls}], rules: \
+                   [{host: a.example.com, http: {paths: [{path: /, pathType: Prefix, backend: \
+                   {service: {name: web, port: {number: 80}}}}]}}]}\n";
+    let side = "side shop istio=ingressgateway ingress";
+    let mut engine = with(&[side]);
+    let objects = [crate::goldens::BASE, ingress].join("---\n");
+    engine.apply(world::changes(&objects), world::NOW);
+    let all = digests(&engine);
+    assert!(engine.remove_view("side"));
+    engine.apply_taken_in_while(world::NOW, &mut || false);
+    assert!(engine.has_postponed(), "hosts have no time");
+    engine.put_view(world::view(side)).unwrap();
+    engine.apply_taken_in_while(world::NOW, &mut || false);
+    while engine.has_postponed() {
+        engine.work_off(world::NOW, &mut || false, &|_| true);
+    }
+    assert_eq!(digests(&engine), all);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use myriad_api::Change;
 use myriad_model::Snapshot;
-use myriad_translate::{Engine, MAIN, Outcome, Settings};
+use myriad_translate::{Engine, MAIN, Outcome, Settings, TooManyViews};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -104,7 +104,7 @@ fn a_single_change_goes_between_the_parts_of_a_sidecar_for_all() {
     while engine.has_postponed() {
         let ran = engine.work_off(world::NOW, &mut || true, &|_| true);
         let (namespace, outcome) = ran.expect("a part");
-        assert_eq!(&*namespace, "", "nobody is charged");
+        assert_eq!(&*namespace, "root", "whose Sidecar it is");
         let work = outcome.work;
         assert!(work.views_asked <= VISITED_MAX * (views + 3), "{work:?}");
         parts += 1;
@@ -165,6 +165,79 @@ fn a_view_that_comes_is_whole_once_it_has_looked_at_all() {
     assert_eq!(again.digest(), alike.digest());
 }
 
+fn sidecar(namespace: usize) -> Vec<Change> {
+    world::changes(&format!(
+        "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {{namespace: \
+         ns{namespace}, name: default}}\nspec: {{egress: [{{hosts: [./*]}}]}}\n"
+    ))
+}
+
+#[test]
+fn namespaces_take_turns_with_what_they_cause_and_those_that_owe_something_wait() {
+    let mut engine = fleet();
+    apply_taken_in(&mut engine, sidecar(1));
+    apply_taken_in(&mut engine, sidecar(3));
+    let turn = |engine: &mut Engine, may_run: &dyn Fn(&str) -> bool| {
+        let ran = engine.work_off(world::NOW, &mut || false, may_run);
+        ran.map(|(namespace, _)| namespace.to_string())
+    };
+    let turns = (0..4).map(|_| turn(&mut engine, &|_| true).expect("a part"));
+    assert_eq!(turns.collect::<Vec<_>>(), ["ns1", "ns3", "ns1", "ns3"]);
+    assert_eq!(engine.postponed().collect::<Vec<_>>(), ["ns1", "ns3"]);
+    // One that owes something is passed by, but for its views that come.
+    let may_run = |namespace: &str| namespace != "ns1";
+    for _ in 0..3 {
+        assert_eq!(turn(&mut engine, &may_run).as_deref(), Some("ns3"));
+    }
+    engine.put_view(world::view(&view(1, EACH))).unwrap();
+    let mut turns = Vec::new();
+    while !engine.is_whole("ns1/w10") {
+        turns.extend(turn(&mut engine, &may_run));
+    }
+    assert!(turns.iter().any(|it| it == "ns3") && turns.iter().any(String::is_empty));
+    while turn(&mut engine, &may_run).is_some() {}
+    assert_eq!(engine.postponed().collect::<Vec<_>>(), ["ns1"]);
+    while turn(&mut engine, &|_| true).is_some() {}
+    assert!(!engine.has_postponed());
+    let mut whole = fleet();
+    whole.put_view(world::view(&view(1, EACH))).unwrap();
+    for namespace in [1, 3] {
+        whole.apply(sidecar(namespace), world::NOW);
+    }
+    assert_eq!(digests(&engine), digests(&whole));
+}
+
+#[test]
+fn a_namespace_has_as_many_views_as_it_may_and_others_have_theirs() {
+    let mut settings = Settings {
+        sidecars: true,
+        ..Settings::default()
+    };
+    settings.bounds.views = 3;
+    let mut engine = world::engine(settings);
+    let put = |engine: &mut Engine, number| engine.put_view(world::view(&view(1, number)));
+    for number in 0..3 {
+        put(&mut engine, number).unwrap();
+    }
+    let refused = Err(TooManyViews::OfNamespace(3));
+    assert_eq!(put(&mut engine, 3), refused);
+    put(&mut engine, 2).unwrap();
+    for other in ["ns2/w0 ns2 app=s0 sidecar", "gateway-1 ns1 app=s0"] {
+        engine.put_view(world::view(other)).unwrap();
+    }
+    engine.apply(Vec::new(), world::NOW);
+    // All of them may be replaced at once, and then not again before they are forgotten.
+    for number in 0..3 {
+        assert!(engine.remove_view(&format!("ns1/w{number}")));
+        put(&mut engine, 10 + number).unwrap();
+    }
+    assert!(engine.remove_view("ns1/w10"));
+    assert_eq!(put(&mut engine, 20), refused);
+    engine.apply(Vec::new(), world::NOW);
+    put(&mut engine, 20).unwrap();
+    assert_eq!(put(&mut engine, 21), refused);
+}
+
 #[test]
 fn a_gateway_of_nobody_else_is_whole_from_the_beginning() {
     let mut engine = services();
@@ -199,6 +272,8 @@ fn however_it_is_cut_it_ends_as_if_it_was_not() {
         settings.root_namespace = Some("one".into());
         settings.late_claims = true;
         let mut whole = world::engine(settings.clone());
+        // Whatever changes in several views does so in one after the other.
+        settings.resources_at_once = 1;
         let mut cut = world::engine(settings);
         let mut known = BTreeMap::new();
         let mut now = world::NOW;

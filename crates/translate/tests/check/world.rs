@@ -10,9 +10,9 @@ use myriad_model::{
     CheckProtocol, Extent, Form, Processing, Provider, Sealer, TraceProtocol, Writer,
 };
 use myriad_translate::{
-    Allotment, Bounds, CatchAll, Engine, GatewayCredentials, Holding, HostSharing, Hsts,
-    MeshProvider, ProviderForm, Role, Settings, SpanService, TelemetryProvider, Tenants, Unlisted,
-    View,
+    Allotment, Bounds, CatchAll, CertManager, Engine, GatewayCredentials, Holding, HostSharing,
+    Hsts, MeshProvider, ProviderForm, Role, Settings, SpanService, TelemetryProvider, Tenants,
+    Unlisted, View,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use serde::Deserialize;
@@ -36,7 +36,18 @@ pub(crate) fn settings(text: &str) -> Settings {
         let (name, value) = line.split_once('=').expect("NAME=VALUE");
         let list = || value.split(',').map(str::to_owned).collect();
         match name {
-            "issuers" => settings.issuers = Some(value.split(',').map(Box::from).collect()),
+            "issuers" => {
+                let names = value.split(',').filter(|name| !name.is_empty());
+                settings.issuers = Some(names.map(Box::from).collect());
+            }
+            "issuer-namespace" => settings.issuer_namespace = value.into(),
+            "cert-manager" => {
+                settings.cert_manager = match value {
+                    "absent" => CertManager::Absent,
+                    "present" => CertManager::Present,
+                    other => panic!("no state {other}"),
+                }
+            }
             "host-sharing" => {
                 assert_eq!(value, "cluster");
                 settings.host_sharing = HostSharing::Cluster;
@@ -68,32 +79,39 @@ pub(crate) fn settings(text: &str) -> Settings {
             "admin" => settings.own.push(value.parse().expect("ADDRESS:PORT")),
             "bound" => bound(value, &mut settings.bounds),
             "tenants" => settings.tenants = tenants(value),
-            "root-namespace" => settings.root_namespace = Some(value.into()),
-            "view" => {
-                let view = view(value);
-                settings.sidecars |= view.role == Role::Sidecar;
-                settings.views.push(view);
-            }
-            "mesh" => settings.sidecars = value == "true",
-            "aliases" => settings.trust_domain_aliases = value.split(',').map(Into::into).collect(),
             "underscores-in-headers" => settings.passes_underscores = value == "true",
             "regexes-per-host" => settings.regexes_per_host = value.parse().expect("a number"),
-            "registry-only" => settings.allows_any = value != "true",
-            "provider" => {
-                let provider = provider(value, CheckProtocol::Grpc);
-                settings.providers.push(provider);
-            }
-            "processor" => settings.providers.push(processor(value)),
-            "spans" => settings.telemetry.providers.push(spans(value)),
             "https-port" => settings.https_port = value.parse().expect("a port"),
             "default-certificate" => {
                 let (namespace, name) = value.split_once('/').expect("NAMESPACE/NAME");
                 settings.default_certificate = Some((namespace.into(), name.into()));
             }
-            other => panic!("no setting {other}"),
+            _ => mesh_setting(name, value, &mut settings),
         }
     }
     settings
+}
+
+/// Sets what a golden says of the mesh: its views, what they may reach, and its providers.
+fn mesh_setting(name: &str, value: &str, settings: &mut Settings) {
+    match name {
+        "root-namespace" => settings.root_namespace = Some(value.into()),
+        "view" => {
+            let view = view(value);
+            settings.sidecars |= view.role == Role::Sidecar;
+            settings.views.push(view);
+        }
+        "mesh" => settings.sidecars = value == "true",
+        "aliases" => settings.trust_domain_aliases = value.split(',').map(Into::into).collect(),
+        "registry-only" => settings.allows_any = value != "true",
+        "provider" => {
+            let provider = provider(value, CheckProtocol::Grpc);
+            settings.providers.push(provider);
+        }
+        "processor" => settings.providers.push(processor(value)),
+        "spans" => settings.telemetry.providers.push(spans(value)),
+        other => panic!("no setting {other}"),
+    }
 }
 
 /// The Secrets that Gateways of other namespaces may use.
@@ -117,10 +135,12 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "object-bytes" => bounds.object_bytes = number,
         "hosts" => bounds.hosts = number,
         "regex-kib" => bounds.regex_kib = number,
+        "issuers" => bounds.issuers = number,
         "host-subsets" => bounds.host_subsets = number,
         "subset-endpoints" => bounds.subset_endpoints = number,
         "endpoint-copies" => bounds.endpoint_copies = number,
         "late-claims" => bounds.late_claims = number,
+        "views" => bounds.views = number,
         other => panic!("no bound {other}"),
     }
 }

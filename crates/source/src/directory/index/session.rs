@@ -65,11 +65,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The index as it is so far.
-    pub(crate) fn index(&self) -> &Index {
-        self.index
-    }
-
     /// Reads a path and takes over what is there.
     pub(crate) fn update(&mut self, path: &Arc<str>, files: &mut dyn Files) {
         let state = files.read(path);
@@ -80,11 +75,31 @@ impl<'a> Session<'a> {
 
     /// Takes over the new state of a file.
     pub(crate) fn apply(&mut self, parsed: Parsed) {
-        match parsed.content {
-            Content::Gone => self.remove(&parsed.path),
-            Content::Trouble(problem) => self.suspend(&parsed.path, parsed.stamp, problem),
-            Content::Documents(documents) => self.replace(&parsed.path, parsed.stamp, documents),
+        let Parsed {
+            path,
+            stamp,
+            content,
+        } = parsed;
+        let awaited = self.take_awaited(&path);
+        match content {
+            Content::Gone => self.remove(&path),
+            Content::Trouble(problem) => self.suspend(&path, stamp, problem),
+            Content::Documents(documents) => self.replace(&path, stamp, documents),
         }
+        for key in awaited.iter().filter(|key| self.orphans.contains(*key)) {
+            // As in `finish`.
+            if let Some(id) = self.index.paths.get(&path).copied() {
+                withdraw(self.index, key, id);
+            }
+        }
+    }
+
+    /// The keys that wait for a file to be read, and that nobody has taken over meanwhile.
+    fn take_awaited(&mut self, path: &Arc<str>) -> BTreeSet<ObjectKey> {
+        let mut awaited = self.index.awaited.remove(path).unwrap_or_default();
+        awaited.retain(|key| !self.index.owners.contains_key(key));
+        self.orphans.extend(awaited.iter().cloned());
+        awaited
     }
 
     /// How many objects this session came upon of each kind that is not read.
@@ -92,25 +107,56 @@ impl<'a> Session<'a> {
         std::mem::take(&mut self.passed)
     }
 
+    /// Ends the session and reads nothing. Returns as well the files that are to be read since they
+    /// hold what others let go; until they are, that stays in effect.
+    pub(crate) fn end(mut self) -> (Batch, BTreeSet<Arc<str>>) {
+        self.forget_let_go();
+        let mut rivals = BTreeSet::new();
+        for key in std::mem::take(&mut self.orphans) {
+            match self.index.first_rival(&key).map(|(_, path)| path.clone()) {
+                Some(path) => {
+                    let awaited = self.index.awaited.entry(path.clone()).or_default();
+                    awaited.insert(key);
+                    rivals.insert(path);
+                }
+                None => self.drop_object(key),
+            }
+        }
+        (self.into_batch(), rivals)
+    }
+
     /// Ends the session. Reads again the files that hold what others let go.
     pub(crate) fn finish(mut self, files: &mut dyn Files) -> Batch {
-        for key in self.changes.keys() {
-            self.index.let_go.remove(key);
-        }
+        self.forget_let_go();
         while let Some(key) = self.orphans.first().cloned() {
             let rival = self.index.first_rival(&key);
             let Some((id, path)) = rival.map(|(id, path)| (id, path.clone())) else {
                 self.orphans.remove(&key);
-                self.index.let_go.remove(&key);
-                self.changes.insert(key.clone(), Change::Remove(key));
+                self.drop_object(key);
                 continue;
             };
             self.update(&path, files);
             if self.orphans.contains(&key) {
                 // It did not give the object after all, so it must not be asked again.
-                self.withdraw(&key, id);
+                withdraw(self.index, &key, id);
             }
         }
+        self.into_batch()
+    }
+
+    fn forget_let_go(&mut self) {
+        for key in self.changes.keys() {
+            self.index.let_go.remove(key);
+        }
+    }
+
+    /// The object in effect under a key goes.
+    fn drop_object(&mut self, key: ObjectKey) {
+        self.index.let_go.remove(&key);
+        self.changes.insert(key.clone(), Change::Remove(key));
+    }
+
+    fn into_batch(mut self) -> Batch {
         let reports = self.reports();
         Batch {
             changes: self.changes.into_values().collect(),
@@ -155,7 +201,7 @@ impl<'a> Session<'a> {
             .iter()
             .flat_map(|document| document.holds.keys());
         for key in keys.cloned().collect::<Vec<_>>() {
-            self.withdraw(&key, id);
+            withdraw(self.index, &key, id);
         }
     }
 
@@ -356,7 +402,7 @@ impl<'a> Session<'a> {
                 .or_default()
                 .insert(owner.file);
         }
-        self.withdraw(&key, id);
+        withdraw(self.index, &key, id);
         self.index
             .owners
             .insert(key.clone(), Owner::new(id, claim.document));
@@ -378,17 +424,7 @@ impl<'a> Session<'a> {
             self.index.owners.remove(key);
             self.orphans.insert(key.clone());
         } else {
-            self.withdraw(key, id);
-        }
-    }
-
-    /// A file is no rival for a key.
-    fn withdraw(&mut self, key: &ObjectKey, id: FileId) {
-        if let Some(rivals) = self.index.rivals.get_mut(key) {
-            rivals.remove(&id);
-            if rivals.is_empty() {
-                self.index.rivals.remove(key);
-            }
+            withdraw(self.index, key, id);
         }
     }
 
@@ -425,6 +461,16 @@ impl<'a> Session<'a> {
         }
         reports.sort_by(|a, b| a.subject.cmp(&b.subject));
         reports
+    }
+}
+
+/// A file is no rival for a key.
+fn withdraw(index: &mut Index, key: &ObjectKey, id: FileId) {
+    if let Some(rivals) = index.rivals.get_mut(key) {
+        rivals.remove(&id);
+        if rivals.is_empty() {
+            index.rivals.remove(key);
+        }
     }
 }
 

@@ -77,6 +77,8 @@ struct World {
     limits: Limits,
     counters: Counters,
     heard: Heard,
+    /// Files that are to be read since they hold what others let go.
+    unread: BTreeSet<Arc<str>>,
 }
 
 impl World {
@@ -110,6 +112,31 @@ impl World {
         let batch = session.finish(&mut self.shelf);
         self.heard.hear(batch.clone());
         batch
+    }
+
+    /// Tells of paths, and reads what others let go at once or when [`World::catch_up`] says so.
+    fn hear_of(&mut self, paths: &[&str], is_late: bool) {
+        if !is_late {
+            self.tell(paths);
+            return;
+        }
+        let mut session = Session::new(&mut self.index, &self.limits, &self.counters);
+        for path in paths {
+            session.update(&Arc::from(*path), &mut self.shelf);
+        }
+        let (batch, rivals) = session.end();
+        self.unread.extend(rivals);
+        self.heard.hear(batch);
+    }
+
+    /// Reads what others let go; at most so many files.
+    fn catch_up(&mut self, files_max: usize) {
+        for _ in 0..files_max {
+            let Some(path) = self.unread.pop_first() else {
+                return;
+            };
+            self.hear_of(&[&path], true);
+        }
     }
 
     fn parsed(&self) -> u64 {
@@ -307,6 +334,47 @@ fn of_two_files_the_one_that_sorts_first_wins() {
 }
 
 #[test]
+fn what_a_file_let_go_stays_until_a_rival_was_read() {
+    let mut world = World::default();
+    for (path, port) in [("a.yaml", 1), ("b.yaml", 2), ("c.yaml", 3)] {
+        world.write(path, &service("s", port));
+    }
+    world.shelf.0.remove("a.yaml");
+    world.hear_of(&["a.yaml"], true);
+    world.check_ports(&[("s", 1)]);
+    assert_eq!((world.place("s"), world.parsed()), (None, 3));
+    // The rival gives something else by now, so the next one is asked.
+    world.shelf.0.insert("b.yaml".into(), service("t", 2));
+    world.catch_up(1);
+    world.check_ports(&[("s", 1), ("t", 2)]);
+    world.catch_up(1);
+    world.check_ports(&[("s", 3), ("t", 2)]);
+    assert_eq!(world.parsed(), 5);
+    assert!(world.unread.is_empty() && world.index.awaited.is_empty());
+    assert!(world.heard.findings.is_empty());
+
+    // Whoever takes it over meanwhile keeps it.
+    world.write("d.yaml", &service("s", 4));
+    world.shelf.0.remove("c.yaml");
+    world.hear_of(&["c.yaml"], true);
+    world.shelf.0.insert("a.yaml".into(), service("s", 5));
+    world.hear_of(&["a.yaml"], true);
+    world.check_ports(&[("s", 5), ("t", 2)]);
+    world.catch_up(1);
+    world.check_ports(&[("s", 5), ("t", 2)]);
+    assert_eq!(world.place("s"), Some(("a.yaml".into(), 1)));
+    assert!(world.heard.findings["d.yaml"][0].message.contains("a.yaml"));
+
+    // Without a rival it goes at once.
+    for path in ["d.yaml", "a.yaml"] {
+        world.shelf.0.remove(path);
+        world.hear_of(&[path], true);
+    }
+    world.check_ports(&[("t", 2)]);
+    assert!(world.index.rivals.is_empty() && world.index.awaited.is_empty());
+}
+
+#[test]
 fn of_two_documents_in_a_file_the_first_wins() {
     let mut world = World::default();
     world.write("a.yaml", &file(&[service("s", 1), service("s", 2)]));
@@ -432,6 +500,8 @@ enum Step {
     Delete(usize),
     /// The source hears of some paths, at last or for nothing.
     Tell(Vec<usize>),
+    /// It reads a file that holds what another one let go.
+    Read,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -439,6 +509,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (0..PATHS.len(), any_text()).prop_map(|(path, text)| Step::Write(path, text)),
         1 => (0..PATHS.len()).prop_map(Step::Delete),
         3 => proptest::collection::vec(0..PATHS.len(), 1..3).prop_map(Step::Tell),
+        1 => Just(Step::Read),
     ]
 }
 
@@ -456,6 +527,7 @@ proptest! {
     fn any_order_of_events_ends_in_the_same_state(
         steps in proptest::collection::vec(any_step(), 1..40),
         last in Just(PATHS.to_vec()).prop_shuffle(),
+        is_late in any::<bool>(),
     ) {
         let mut world = World::default();
         for step in steps {
@@ -468,15 +540,18 @@ proptest! {
                 }
                 Step::Tell(paths) => {
                     let paths: Vec<_> = paths.into_iter().map(|path| PATHS[path]).collect();
-                    world.tell(&paths);
+                    world.hear_of(&paths, is_late);
                 }
+                Step::Read => world.catch_up(1),
             }
         }
         // JSON files hold YAML here, so they are broken too.
         world.shelf.0.retain(|path, text| is_whole(text) && !path.ends_with("json"));
         for path in last {
-            world.tell(&[path]);
+            world.hear_of(&[path], is_late);
         }
+        world.catch_up(1_000);
+        prop_assert!(world.unread.is_empty() && world.index.awaited.is_empty());
         let fresh = World::of(&world.shelf);
         prop_assert_eq!(&world.heard, &fresh.heard);
         for key in fresh.heard.objects.keys() {

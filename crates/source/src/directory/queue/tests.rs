@@ -31,7 +31,7 @@ struct World {
 impl World {
     fn new() -> World {
         World {
-            queue: Queue::new(HOLD),
+            queue: Queue::new(HOLD, &"d".into()),
             now: myriad_base::clock::now(),
         }
     }
@@ -46,6 +46,13 @@ impl World {
         self.queue.take(event, self.now, &Ground);
     }
 
+    /// Something takes long for the owner of a path.
+    fn block(&mut self, path: &str) -> Vec<Arc<str>> {
+        let owners = self.queue.owners(&Work::Paths(vec![path.into()]));
+        self.queue.block(&owners);
+        owners
+    }
+
     fn pass(&mut self, time: Duration) {
         self.now += time;
         self.queue.expire(self.now);
@@ -57,6 +64,7 @@ impl World {
         next.map(|work| match work {
             Work::Paths(paths) => paths.join("+"),
             Work::Links(directory) => format!("links {directory}"),
+            Work::Rival(path) => format!("rival {path}"),
             Work::Everything => "everything".into(),
         })
         .collect()
@@ -138,4 +146,80 @@ fn swaps_and_overflows_say_what_to_look_at() {
     world.queue.take(Event::Overflow, world.now, &Ground);
     world.pass(HOLD);
     assert_eq!(world.work(), ["everything"]);
+}
+
+#[test]
+fn the_owner_of_a_path_is_a_directory_in_the_root_or_the_root() {
+    let queue = Queue::new(HOLD, &"a/d".into());
+    let owners = |paths: &[&str]| {
+        let paths = paths.iter().map(|path| Arc::from(*path)).collect();
+        queue.owners(&Work::Paths(paths)).join(" ")
+    };
+    assert_eq!(owners(&["a/d/x.yaml"]), "a/d");
+    assert_eq!(owners(&["a/d/shop"]), "a/d/shop");
+    assert_eq!(owners(&["a/d/shop/x.yaml", "a/d/shop/deep"]), "a/d/shop");
+    assert_eq!(owners(&["a/d/shop/y/x.yaml", "a/d/b.yaml"]), "a/d a/d/shop");
+    let links = |directory: &str| queue.owners(&Work::Links(directory.into())).join(" ");
+    assert_eq!(
+        (links("a/d"), links("a/d/shop")),
+        ("a/d".into(), "a/d/shop".into())
+    );
+    let root = Queue::new(HOLD, &"/".into());
+    let path = Work::Paths(vec!["/shop/x.yaml".into()]);
+    assert_eq!(root.owners(&path).join(" "), "/shop");
+}
+
+#[test]
+fn work_of_others_goes_on_while_that_of_one_waits_in_its_order() {
+    let mut world = World::new();
+    let shop = world.block("d/shop/a.yaml");
+    for path in [
+        "shop/1.yaml",
+        "blog/1.yaml",
+        "shop/2.yaml",
+        "1.yaml",
+        "shop/1.yaml",
+    ] {
+        world.queue.push(format!("d/{path}").into());
+    }
+    assert_eq!(world.work(), ["d/blog/1.yaml", "d/1.yaml"]);
+    // A move between two owners waits for both.
+    world
+        .queue
+        .push_paths(vec!["d/blog/2.yaml".into(), "d/shop/3.yaml".into()]);
+    assert!(world.work().is_empty());
+    world.queue.release(&shop);
+    let next = world.queue.pop();
+    assert_eq!(next, Some(Work::Paths(vec!["d/shop/1.yaml".into()])));
+    // What it still has to do and that of others take turns.
+    for number in 3..6 {
+        world.queue.push(format!("d/blog/{number}.yaml").into());
+    }
+    assert_eq!(
+        world.work(),
+        [
+            "d/blog/3.yaml",
+            "d/shop/2.yaml",
+            "d/blog/4.yaml",
+            "d/blog/2.yaml+d/shop/3.yaml",
+            "d/blog/5.yaml"
+        ]
+    );
+    assert!(world.queue.lanes.is_empty() && world.queue.waiting.is_empty());
+}
+
+#[test]
+fn what_others_let_go_is_read_even_if_events_are_lost() {
+    let mut world = World::new();
+    let shop = world.block("d/shop/a.yaml");
+    for path in ["d/shop/b.yaml", "d/c.yaml"] {
+        world.queue.push_rival(path.into());
+        world.queue.push(path.into());
+    }
+    assert_eq!(world.work(), ["rival d/c.yaml", "d/c.yaml"]);
+    world.queue.push("d/c.yaml".into());
+    world.queue.take(Event::Overflow, world.now, &Ground);
+    assert_eq!(world.work(), ["everything"]);
+    world.queue.release(&shop);
+    assert_eq!(world.work(), ["rival d/shop/b.yaml"]);
 }

@@ -4,7 +4,7 @@ use myriad_api::{Batch, Change, Object, ObjectKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::super::{Cluster, ClusterSettings};
+use super::super::{Cluster, ClusterSettings, WatchCounters};
 use super::server::Server;
 use super::{changed, names, settings, synced};
 
@@ -19,12 +19,16 @@ const OLD_ROUTES: &str = "/apis/networking.istio.io/v1beta1/namespaces/n/virtual
 const PODS: &str = "/api/v1/namespaces/n/pods";
 const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/n/serviceentries";
 const POLICIES: &str = "/apis/security.istio.io/v1/namespaces/n/authorizationpolicies";
+const MYRIAD: &str = "myriad.dev/v1alpha1";
+const ALL_ISSUERS: &str = "/apis/myriad.dev/v1alpha1/issuers";
+const OWN_ISSUERS: &str = "/apis/myriad.dev/v1alpha1/namespaces/n/issuers";
 const ALL_POLICIES: &str = "/apis/security.istio.io/v1/authorizationpolicies";
 
 fn all(server: &Server) -> ClusterSettings {
     ClusterSettings {
         kinds: ObjectKind::ALL.into(),
         look_interval: Duration::from_millis(10),
+        whole_pods_for: Duration::from_millis(10),
         removal_hold: HOLD,
         ..settings(server)
     }
@@ -163,11 +167,6 @@ async fn addresses_of_pods_are_read_while_a_service_entry_selects_workloads() {
         let status = json!({"podIP": address, "reason": reason});
         json!({"metadata": {"labels": {"app": "a"}}, "status": status})
     };
-    let entry = |more: Value| {
-        let mut spec = json!({"hosts": ["a.test"], "ports": [{"number": 80, "name": "http"}]});
-        spec["workloadSelector"] = more;
-        json!({"spec": spec})
-    };
     server.put(ENTRIES, "e", entry(json!({"labels": {"app": "a"}})));
     server.put(PODS, "a", pod("10.0.0.1", ""));
     // What the gate waits for is the whole Pod, so that no endpoint is missing at the start.
@@ -200,6 +199,91 @@ async fn addresses_of_pods_are_read_while_a_service_entry_selects_workloads() {
     while seen != ["10.0.0.2"] {
         seen = addresses(&changed(&mut cluster).await);
     }
+}
+
+#[tokio::test]
+async fn a_selector_that_comes_and_goes_lists_the_pods_once() {
+    let server = Server::start().await;
+    server.define(GROUP, &["serviceentries"]);
+    let pod = |address: &str| json!({"status": {"podIP": address}});
+    server.put(PODS, "a", pod("10.0.0.1"));
+    server.put(ENTRIES, "e", entry(Value::Null));
+    let settings = ClusterSettings {
+        whole_pods_for: Duration::from_secs(3_600),
+        ..all(&server)
+    };
+    let (mut cluster, first) = synced(settings).await;
+    assert_eq!(addresses(&first), ["none"]);
+    for number in 0..40 {
+        let selector = match number % 2 {
+            0 => json!({"labels": {"app": "a"}}),
+            _ => Value::Null,
+        };
+        server.put(ENTRIES, "e", entry(selector));
+        let is_entry = |change: &Change| change.key().kind == ObjectKind::ServiceEntry;
+        while !changed(&mut cluster).await.changes.iter().any(is_entry) {}
+    }
+    // Nothing selects it any more, and still its address is known.
+    server.put(PODS, "a", pod("10.0.0.2"));
+    while addresses(&changed(&mut cluster).await) != ["10.0.0.2"] {}
+    let lists = &cluster.counters().lists;
+    assert_eq!(WatchCounters::get(lists, ObjectKind::Pod), 2);
+}
+
+#[tokio::test]
+async fn issuers_that_may_not_be_watched_keep_no_gate_closed() {
+    let server = Server::start().await;
+    server.define(MYRIAD, &["issuers", "clusterissuers"]);
+    server.forbid(ALL_ISSUERS);
+    let mut cluster = Cluster::connect(all(&server)).await.expect("a server");
+    let refused = told(&mut cluster, "kubernetes/Issuer cannot be watched").await;
+    let mut findings = refused.reports.iter().flat_map(|report| &report.findings);
+    let is_open = |text: String| text.contains("what is known stays in effect");
+    assert!(findings.all(|it| is_open(it.to_string())), "{refused:?}");
+    // Once there is a right to them they come.
+    server.permit(ALL_ISSUERS);
+    server.put(OWN_ISSUERS, "le", json!({"spec": {"acme": {}}}));
+    while names(&changed(&mut cluster).await).0 != ["le"] {}
+}
+
+#[tokio::test]
+async fn a_server_that_hides_its_kinds_hides_issuers_and_all_else_is_served() {
+    let server = Server::start().await;
+    server.forbid("/apis");
+    let settings = ClusterSettings {
+        kinds: [&ObjectKind::CORE[..], &ObjectKind::ISSUERS].concat(),
+        ..all(&server)
+    };
+    let mut cluster = Cluster::connect(settings).await.expect("a server");
+    loop {
+        let batch = cluster.next().await;
+        assert!(batch.reports.is_empty(), "{batch:?}");
+        if batch.synced {
+            break;
+        }
+    }
+    assert_eq!(*cluster.cert_manager().borrow(), None);
+}
+
+#[tokio::test]
+async fn cert_manager_is_found_once_its_kinds_are_there() {
+    let server = Server::start().await;
+    // Solvers for its webhooks are of other groups, and may be there without it.
+    server.define("acme.cert-manager.io/v1", &["challenges"]);
+    let (cluster, _) = synced(all(&server)).await;
+    let mut found = cluster.cert_manager();
+    let absent = found.wait_for(Option::is_some).await;
+    assert_eq!(*absent.expect("somebody looks"), Some(false));
+    server.define("cert-manager.io/v1", &["certificates"]);
+    let present = found.wait_for(|it| *it != Some(false)).await;
+    assert_eq!(*present.expect("somebody looks"), Some(true));
+}
+
+/// A ServiceEntry with a selector, or with null for none.
+fn entry(selector: Value) -> Value {
+    let mut spec = json!({"hosts": ["a.test"], "ports": [{"number": 80, "name": "http"}]});
+    spec["workloadSelector"] = selector;
+    json!({"spec": spec})
 }
 
 /// The addresses of the Pods that changed.

@@ -239,6 +239,10 @@ impl Server {
                     &self.get(&collection, &name).expect("it is"),
                 )
             }
+            Answer::Remove { collection, name } => {
+                self.delete(&collection, &name);
+                json_answer(StatusCode::OK, &json!({"kind": "Status"}))
+            }
             Answer::Ready(response) => response,
         }
     }
@@ -257,6 +261,10 @@ enum Answer {
         collection: String,
         name: String,
         object: Value,
+    },
+    Remove {
+        collection: String,
+        name: String,
     },
     Ready(Response<Body>),
 }
@@ -397,6 +405,14 @@ impl State {
                     object,
                 }
             }
+            (&Method::DELETE, Some(object)) => {
+                let expected = &body["preconditions"]["resourceVersion"];
+                if !expected.is_null() && *expected != object["metadata"]["resourceVersion"] {
+                    return status(StatusCode::CONFLICT);
+                }
+                let (collection, name) = (collection.to_owned(), name.to_owned());
+                Answer::Remove { collection, name }
+            }
             _ => status(StatusCode::NOT_FOUND),
         }
     }
@@ -409,7 +425,11 @@ impl State {
                 Some(rest) => (version, rest),
                 None => return status(StatusCode::GONE),
             },
-            Err(_) => (self.version, self.objects_of(path)),
+            Err(_) => {
+                let mut objects = self.objects_of(path);
+                objects.retain(|object| has_label(object, query));
+                (self.version, objects)
+            }
         };
         let later = rest.split_off(limit.min(rest.len()));
         let token = match later.is_empty() {
@@ -440,6 +460,15 @@ fn is_within(collection: &str, path: &str) -> bool {
     };
     rest.split_once('/')
         .is_some_and(|(_, plural)| format!("{root}/{plural}") == path)
+}
+
+/// Whether an object has the label that a query asks for, if it asks for one.
+fn has_label(object: &Value, query: &str) -> bool {
+    let wanted = parameter(query, "labelSelector").replace("%2F", "/");
+    match wanted.split_once("%3D") {
+        Some((label, value)) => object["metadata"]["labels"][label] == value,
+        None => true,
+    }
 }
 
 fn parameter<'a>(query: &'a str, name: &str) -> &'a str {

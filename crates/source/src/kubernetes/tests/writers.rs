@@ -11,9 +11,10 @@ use tokio::sync::oneshot;
 use super::INGRESSES;
 use super::server::Server;
 use crate::kubernetes::lease::{self, Claim, Elector};
-use crate::kubernetes::status::{self, Address, Statuses, Writer};
+use crate::kubernetes::status::{self, Address, Condition, Statuses, Writer};
 use crate::kubernetes::{Access, CallError, Client, OwnConfigMap, Texts, events};
 
+const ISSUERS: &str = "/apis/myriad.dev/v1alpha1/namespaces/n/issuers";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/m/leases";
 
 async fn client(server: &Server) -> Client {
@@ -121,6 +122,60 @@ async fn who_does_not_lead_writes_nothing() {
     server.asked("/b/status", 1).await;
     let log = server.log();
     assert!(log.iter().all(|line| line.contains("/b")), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_condition_is_written_once_by_who_leads_whoever_writes_meanwhile() {
+    let server = Server::start().await;
+    server.define("myriad.dev/v1alpha1", &["issuers"]);
+    server.put(ISSUERS, "le", json!({"spec": {}}));
+    let client = client(&server).await;
+    let issuer = ObjectKey::new(ObjectKind::Issuer, "n", "le");
+    let ready = Condition {
+        name: "Ready",
+        holds: true,
+        reason: "AccountRegistered",
+        message: "an account is there".to_owned(),
+    };
+    let shown = client.show_condition(&claim(false), &issuer, &ready).await;
+    assert_eq!(shown, Ok(false));
+    assert!(server.log().is_empty(), "{:?}", server.log());
+    server.conflict(1);
+    let leads = claim(true);
+    let shown = client.show_condition(&leads, &issuer, &ready).await;
+    assert_eq!(shown, Ok(true));
+    let object = server.get(ISSUERS, "le").expect("it is there");
+    let condition = &object["status"]["conditions"][0];
+    assert_eq!(condition["status"], "True");
+    assert_eq!(condition["reason"], "AccountRegistered");
+    let shown = client.show_condition(&leads, &issuer, &ready).await;
+    assert_eq!(shown, Ok(false));
+    let log = server.log();
+    let patches = log.iter().filter(|line| line.contains("PATCH"));
+    assert_eq!(patches.count(), 2, "{log:?}");
+    let none = ObjectKey::new(ObjectKind::Issuer, "n", "none");
+    let shown = client.show_condition(&leads, &none, &ready).await;
+    assert_eq!(shown, Err(CallError::NotFound));
+}
+
+#[tokio::test]
+async fn a_claim_is_lost_when_its_time_is_over_or_it_is_given_up_and_not_before() {
+    let claim = claim(true);
+    let lost = tokio::time::timeout(Duration::from_millis(20), claim.lost());
+    assert!(lost.await.is_err(), "it holds");
+    // A renewal is no loss, and its end is.
+    let now = clock::now();
+    claim.set(Some(now + Duration::from_millis(20)), now);
+    claim.lost().await;
+    assert!(!claim.holds(clock::now()));
+    let other = claim.clone();
+    other.set(Some(now + Duration::from_secs(3_600)), clock::now());
+    let given_up = async {
+        tokio::task::yield_now().await;
+        other.set(None, clock::now());
+    };
+    tokio::join!(claim.lost(), given_up);
+    assert!(!claim.holds(clock::now()));
 }
 
 fn elector(client: Client, identity: &str) -> Elector {

@@ -1,8 +1,8 @@
-//! The unit of orders.
+//! The units of orders and issuers.
 
 use std::sync::Arc;
 
-use myriad_api::ObjectKind;
+use myriad_api::{ObjectKey, ObjectKind};
 
 use crate::engine::{Bond, Own, Unit, UnitKind};
 
@@ -14,7 +14,18 @@ pub(crate) static ORDER: UnitKind = UnitKind {
     ..UnitKind::of_object("order", 20, Own::Of(ObjectKind::Order))
 };
 
+/// An issuer, of either kind. It makes nothing that proxies see.
+pub(crate) static ISSUER: UnitKind = UnitKind {
+    bond: Bond::NONE,
+    ..UnitKind::of_object("issuer", 21, Own::Key)
+};
+
 impl Unit {
+    /// An issuer.
+    pub fn issuer(key: &ObjectKey) -> Unit {
+        Unit::of_object(&ISSUER, key)
+    }
+
     /// An order, by `namespace/name`.
     pub fn order(id: Arc<str>) -> Unit {
         Unit::named(&ORDER, id)

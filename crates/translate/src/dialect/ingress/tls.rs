@@ -6,6 +6,7 @@ use myriad_api::{Finding, Ingress, Severity};
 use myriad_model::Host;
 
 use super::claimant::Claimant;
+use super::issuing;
 use super::opened::Opened;
 use crate::engine::{Output, Reader, Wish};
 use crate::resolve;
@@ -39,7 +40,8 @@ pub(super) fn choose<'a>(
         };
         match &chosen {
             None => {
-                let issuer = claimant.options.issuer.as_deref();
+                let meta = &claimant.ingress.meta;
+                let issuer = issuing::issuer(reader, meta, &claimant.options);
                 match wish(reader, host, &found, issuer) {
                     Some(wish) => output.wishes.push(wish),
                     None => judge(reader, host, &found, &mut output.findings),
@@ -91,12 +93,13 @@ fn entry_of(ingress: &Opened, host: &Host) -> Option<usize> {
     naming.or_else(covering).or_else(bare)
 }
 
-/// The wish for a certificate, where its Ingress names an issuer and nobody else has provided it.
+/// The wish for a certificate, where its Ingress names an issuer that is there and nobody else has
+/// provided it.
 fn wish(
     reader: &mut Reader<'_>,
     host: &Host,
     tls: &HostTls<'_>,
-    issuer: Option<&str>,
+    issuer: Option<Box<str>>,
 ) -> Option<Wish> {
     let (issuer, secret) = issuer.zip(tls.secret.as_ref())?;
     let object = &tls.ingress.meta.key;
@@ -119,13 +122,7 @@ fn judge(reader: &mut Reader<'_>, host: &Host, tls: &HostTls<'_>, findings: &mut
         return;
     };
     match reader.secret_names(secret).as_deref() {
-        None => findings.push(Finding::new(
-            Severity::Error,
-            key,
-            field,
-            format!("names Secret {secret}, which is not there, so TLS handshakes get an alert"),
-            "create it with kubectl create secret tls, or correct the name",
-        )),
+        None => findings.push(missing(reader, tls, field, secret)),
         Some(Names::Unreadable) => findings.push(Finding::new(
             Severity::Error,
             key,
@@ -144,6 +141,30 @@ fn judge(reader: &mut Reader<'_>, host: &Host, tls: &HostTls<'_>, findings: &mut
         )),
         Some(_) => {}
     }
+}
+
+/// The finding about a Secret that is not there and that no issuer provides.
+fn missing(reader: &mut Reader<'_>, tls: &HostTls<'_>, field: String, secret: &str) -> Finding {
+    let meta = &tls.ingress.meta;
+    let begin =
+        format!("names Secret {secret}, which is not there, so TLS handshakes get an alert");
+    let (message, remedy) = match issuing::unmet(reader, meta) {
+        None => (
+            begin,
+            "create it with kubectl create secret tls, or correct the name".to_owned(),
+        ),
+        Some(issuing::Hint { key, kind, name }) => {
+            let kind = kind.as_str();
+            (
+                format!("{begin}, and {key} names no {kind} of myriad.dev that is there"),
+                format!(
+                    "create {kind} {name} of myriad.dev/v1alpha1, or write the annotation \
+                     myriad.dev/issuer with the name of an issuer that is there"
+                ),
+            )
+        }
+    };
+    Finding::new(Severity::Error, &meta.key, field, message, remedy)
 }
 
 fn conflict(host: &Host, first: &HostTls<'_>, other: &HostTls<'_>) -> Finding {

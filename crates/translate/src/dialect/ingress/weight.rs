@@ -26,7 +26,8 @@ const REPEATED: usize = 2;
 /// Its paths with what is long in them, what their regexes take and what its annotations say on
 /// each, and hosts that it names for TLS beyond those of its rules: each has a domain, and an entry
 /// without hosts counts for one. An alias has all of its paths once more, and a redirect to a
-/// rule's host is one. What annotations say that no path has counts once.
+/// rule's host is one. What annotations say that no path has counts once, and so does an Ingress
+/// that says nothing.
 pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let paths = ingress.rules.iter().map(|rule| rule.paths.len().max(1));
     let default = usize::from(ingress.default_backend.is_some());
@@ -52,7 +53,8 @@ pub(crate) fn weigh(ingress: &Ingress) -> u64 {
     let of_host = regex_rows(ingress).saturating_add(of_paths);
     let of_hosts = of_host.saturating_mul(1 + aliases);
     let read_once = text_rows(annotations::bytes_read(&ingress.meta));
-    of_hosts.saturating_add((of_tls + redirects + read_once) as u64)
+    let all = of_hosts.saturating_add((of_tls + redirects + read_once) as u64);
+    all.max(1)
 }
 
 /// The rows that the regexes of its paths and annotations count for.

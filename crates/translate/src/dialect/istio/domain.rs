@@ -306,8 +306,9 @@ impl Scene<'_> {
         let is_own = secret
             .strip_prefix(own)
             .is_some_and(|it| it.starts_with('/'));
-        let wish = is_own.then(|| wish(reader, self.host, &secret, issuer, &meta.key));
-        (secret, wish.flatten())
+        let issuer = reader.issuer_named(own, issuer).filter(|_| is_own);
+        let wish = issuer.and_then(|it| wish(reader, self.host, &secret, it, &meta.key));
+        (secret, wish)
     }
 
     /// The authorities that clients are verified by: those of the Secret that is named for them,

@@ -2,9 +2,11 @@
 
 use myriad_api::istio::virtual_service::HttpMatch;
 use myriad_api::istio::{Labels, Map, StringMatch};
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{PathMatch, Source, Test, ValueMatch};
 
-use crate::engine::Viewpoint;
+use crate::dialect::selectors::is_of_each_pod;
+use crate::engine::Reader;
 use crate::regex::{COSTLY, COSTLY_REMEDY, compiles, is_costly, is_read};
 
 /// A part of a match that nothing can fit, and why.
@@ -33,20 +35,81 @@ const BAD_CLAIM: &str = "names no claim as @request.auth.claims.a.b or @request.
 /// The prefix that stands for claims of the verified token among the names of headers.
 const CLAIMS: &str = "@request.auth.claims";
 
-/// Whether the workload that is served here may be the source that a match names.
-pub(super) fn is_source(matched: &HttpMatch, view: &Viewpoint<'_>) -> bool {
-    let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
-    let labels = matched.source_labels.as_deref();
-    is_workload(
-        labels.unwrap_or(&Labels::default()),
-        namespace.unwrap_or(""),
-        view,
-    )
+/// Whether the workload that is served here is the source that a match names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceFit {
+    /// It is.
+    Fits,
+    /// It is another.
+    Other,
+    /// Nobody can tell: workloads of other namespaces are asked for a label in which each of their
+    /// Pods differs, and no view is for one Pod.
+    Unknown,
 }
 
-/// Whether the workload that is served here has these labels and is of this namespace.
-pub(super) fn is_workload(labels: &Labels, namespace: &str, view: &Viewpoint<'_>) -> bool {
-    view.has_labels(labels) && (namespace.is_empty() || view.is_of(namespace))
+/// The source that a match names.
+pub(super) struct SourceAsked<'a> {
+    /// The labels of its workload.
+    pub labels: &'a Labels,
+    /// The namespace of its workload; empty for any.
+    pub namespace: &'a str,
+    /// The namespaces of the objects that ask: of the VirtualService, and of its delegate.
+    pub by: [&'a str; 2],
+}
+
+/// Whether the workload that is served here may be the source that a match names, which is of an
+/// object or of a delegate of it.
+pub(super) fn source(matched: &HttpMatch, by: [&str; 2], reader: &Reader<'_>) -> SourceFit {
+    let namespace = matched.rare.as_ref().map(|rare| &*rare.source_namespace);
+    let (labels, none) = (matched.source_labels.as_deref(), Labels::default());
+    let asked = SourceAsked {
+        labels: labels.unwrap_or(&none),
+        namespace: namespace.unwrap_or(""),
+        by,
+    };
+    asked.fit(reader)
+}
+
+impl SourceAsked<'_> {
+    /// Whether the workload that is served here is the source.
+    pub(super) fn fit(&self, reader: &Reader<'_>) -> SourceFit {
+        let view = reader.view();
+        let labels = || self.labels.iter();
+        let mut usual = labels().filter(|(key, _)| !is_of_each_pod(key));
+        let has_usual = usual.all(|(key, value)| view.has_label(key, value));
+        if !has_usual || !(self.namespace.is_empty() || view.is_of(self.namespace)) {
+            return SourceFit::Other;
+        }
+        let mut apart = labels().filter(|(key, _)| is_of_each_pod(key)).peekable();
+        if apart.peek().is_none() {
+            return SourceFit::Fits;
+        }
+        let root = reader.settings().root_namespace();
+        let is_told = |by: &&str| **by == *root || view.is_of(by);
+        if view.is_sidecar() && !self.by.iter().all(is_told) {
+            return SourceFit::Unknown;
+        }
+        match apart.all(|(key, value)| view.has_label(key, value)) {
+            true => SourceFit::Fits,
+            false => SourceFit::Other,
+        }
+    }
+}
+
+/// The finding about a match of which nobody can tell whom it is for.
+pub(super) fn unknown_source(reader: &Reader<'_>, key: &ObjectKey, field: String) -> Finding {
+    let root = reader.settings().root_namespace();
+    Finding::new(
+        Severity::Error,
+        key,
+        field,
+        "asks workloads of other namespaces for a label in which each of their Pods differs, which \
+         no proxy there is told by, so what it takes there gets 503 or is closed",
+        format!(
+            "name a label that they have alike, such as app or version, or let the operator write \
+             it in namespace {root}"
+        ),
+    )
 }
 
 /// The path of a match.

@@ -13,6 +13,7 @@ use myriad_model::{
 use super::beyond::Rest;
 use super::delegate::{self, Rule, Text};
 use super::entrance::Door;
+use super::matching::SourceFit;
 use super::narrower::{Narrower, ROUTE_BYTES};
 use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
@@ -289,7 +290,8 @@ impl RuleScene<'_> {
         regexes: &mut Regexes,
         output: &mut Output,
     ) {
-        if matched.is_some_and(|matched| !matching::is_source(matched, reader.view())) {
+        let fit = self.source_fit(reader, matched);
+        if fit == SourceFit::Other {
             return;
         }
         let listeners = self.listeners(matched);
@@ -317,9 +319,13 @@ impl RuleScene<'_> {
             false => self.action.clone(),
         };
         let mut policy = self.policy.clone();
-        if matched.is_some_and(|matched| binding::is_beyond(&matched.rare().gateways)) {
+        let unknown = (fit == SourceFit::Unknown).then(|| self.unknown_source(reader, place));
+        if unknown.is_some()
+            || matched.is_some_and(|matched| binding::is_beyond(&matched.rare().gateways))
+        {
             (action, policy) = (Action::Forward(Arc::default()), self.closed_policy());
         }
+        output.findings.extend(unknown);
         let admitted = regexes.admit_all(&path, &conditions, &policy);
         let Err(TooMany(max)) = admitted else {
             let parts = (path, conditions, action, policy);
@@ -375,6 +381,19 @@ impl RuleScene<'_> {
         let prefix = format!("{root}/{host}/");
         let claimant = origin_of(&self.tenant.service);
         output.routes.add(prefix, claimant, draft);
+    }
+
+    /// Whether the workload that is served here is the source that a match names.
+    fn source_fit(&self, reader: &Reader<'_>, matched: Option<&HttpMatch>) -> SourceFit {
+        let root = self.tenant.service.meta.key.namespace();
+        let by = [root, self.rule.service.meta.key.namespace()];
+        matched.map_or(SourceFit::Fits, |it| matching::source(it, by, reader))
+    }
+
+    fn unknown_source(&self, reader: &Reader<'_>, place: RulePosition) -> Finding {
+        let (rule, at) = (self.rule.at, place.matched);
+        let field = format!("spec.http[{rule}].match[{at}].sourceLabels");
+        matching::unknown_source(reader, &self.rule.service.meta.key, field)
     }
 
     /// The policy of what is never sent on, with none of the regexes of the rule.

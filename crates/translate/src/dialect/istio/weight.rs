@@ -69,7 +69,8 @@ pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
         | Object::Secret(_)
         | Object::Pod(_)
         | Object::ConfigMap(_)
-        | Object::Order(_) => return None,
+        | Object::Order(_)
+        | Object::Issuer(_) => return None,
     })
 }
 

@@ -24,6 +24,18 @@ pub struct CaptureKey {
     pub port: u16,
 }
 
+/// The words about one listener: what an object says that is spoken there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Voice {
+    /// The protocol.
+    pub spoken: Spoken,
+    /// Whether it is that of a stranger, on a listener that all addresses share.
+    pub is_strangers: bool,
+}
+
+/// The bit of strangers in the number of a voice.
+const STRANGERS: u8 = 1 << 7;
+
 /// The upstream of what goes where it was meant to go.
 const ELSEWHERE: &str = "elsewhere";
 
@@ -40,15 +52,47 @@ impl CaptureKey {
     }
 }
 
-/// Translates a listener on which all of this is spoken.
-pub(super) fn translate(reader: &mut Reader<'_>, key: &CaptureKey, spoken: &[Spoken]) -> Output {
+impl Voice {
+    /// The number among those of a listener.
+    pub(super) fn number(self) -> u8 {
+        self.spoken as u8 | if self.is_strangers { STRANGERS } else { 0 }
+    }
+
+    /// The voice of a number.
+    pub(super) fn of_number(number: u8) -> Option<Self> {
+        Some(Voice {
+            spoken: Spoken::of_number(number & !STRANGERS)?,
+            is_strangers: number & STRANGERS != 0,
+        })
+    }
+}
+
+/// The protocol of a listener; none where nobody has a say. Strangers open it to what they speak,
+/// and close it to nothing: where they alone speak HTTP, bytes pass as they did before. Where the
+/// caller and the operator speak bytes alone, TLS of strangers makes nobody's server wait.
+fn protocol(voices: &[Voice]) -> Option<ListenerProtocol> {
+    let is_all = |one: Spoken| voices.iter().all(|it| it.spoken == one);
+    let mut own = voices.iter().filter(|it| !it.is_strangers).peekable();
+    let is_owned = own.peek().is_some();
+    let is_kept = is_owned && own.all(|it| it.spoken == Spoken::Tcp);
+    let is_passed = |voice: &Voice| matches!(voice.spoken, Spoken::Tcp | Spoken::Tls);
+    if voices.is_empty() {
+        return None;
+    }
+    if is_all(Spoken::Tcp) || is_kept && voices.iter().all(is_passed) {
+        return Some(ListenerProtocol::Tcp);
+    }
+    Some(match is_owned && is_all(Spoken::Http) {
+        true => ListenerProtocol::Http,
+        false => ListenerProtocol::Detected,
+    })
+}
+
+/// Translates a listener by all that is said of it.
+pub(super) fn translate(reader: &mut Reader<'_>, key: &CaptureKey, voices: &[Voice]) -> Output {
     let mut output = Output::default();
-    let is_all = |one: Spoken| spoken.iter().all(|it| *it == one);
-    let protocol = match (spoken, is_all(Spoken::Http), is_all(Spoken::Tcp)) {
-        ([], _, _) => return output,
-        (_, true, _) => ListenerProtocol::Http,
-        (_, _, true) => ListenerProtocol::Tcp,
-        _ => ListenerProtocol::Detected,
+    let Some(protocol) = protocol(voices) else {
+        return output;
     };
     let address = key.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let address = SocketAddr::new(address, key.port);
@@ -197,4 +241,51 @@ fn elsewhere(listener: &Name) -> Name {
 fn push(output: &mut Output, name: Name, value: Value) {
     let origin = Origin::settings();
     output.resources.push((name, Resource { origin, value }));
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_model::ListenerProtocol;
+
+    use super::{Voice, protocol};
+    use crate::resolve::Spoken;
+
+    #[test]
+    fn strangers_decide_for_nobody_what_a_port_speaks() {
+        use ListenerProtocol::{Detected, Http, Tcp};
+        let of = |own: &[Spoken], strangers: &[Spoken]| {
+            let voice = |spoken: &Spoken, is_strangers| Voice {
+                spoken: *spoken,
+                is_strangers,
+            };
+            let own = own.iter().map(|it| voice(it, false));
+            let all = own.chain(strangers.iter().map(|it| voice(it, true)));
+            protocol(&all.collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[], &[]), None);
+        assert_eq!(of(&[Spoken::Http], &[]), Some(Http));
+        assert_eq!(of(&[Spoken::Http], &[Spoken::Http]), Some(Http));
+        assert_eq!(of(&[], &[Spoken::Http]), Some(Detected));
+        assert_eq!(of(&[Spoken::Http], &[Spoken::Tcp]), Some(Detected));
+        assert_eq!(of(&[Spoken::Tcp], &[]), Some(Tcp));
+        assert_eq!(of(&[], &[Spoken::Tcp]), Some(Tcp));
+        assert_eq!(of(&[Spoken::Tcp], &[Spoken::Tls]), Some(Tcp));
+        assert_eq!(of(&[Spoken::Tcp, Spoken::Tls], &[]), Some(Detected));
+        assert_eq!(of(&[], &[Spoken::Tcp, Spoken::Tls]), Some(Detected));
+        // The ports of HTTP are everybody's.
+        assert_eq!(of(&[Spoken::Tcp], &[Spoken::Http]), Some(Detected));
+    }
+
+    #[test]
+    fn a_voice_is_that_of_its_number() {
+        for spoken in [Spoken::Http, Spoken::Tls, Spoken::Tcp, Spoken::Unknown] {
+            for is_strangers in [false, true] {
+                let voice = Voice {
+                    spoken,
+                    is_strangers,
+                };
+                assert_eq!(Voice::of_number(voice.number()), Some(voice));
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The owners of the names and addresses that the cluster gives to Services, and how far what
 //! objects of others say of them holds: for callers of their own namespace, and for all others only
-//! where they are of the owner's namespace or of the root namespace.
+//! where they are of the owner's namespace or of the root namespace. Names and addresses that no
+//! Service has are bounded for strangers alone.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -8,12 +9,15 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use myriad_api::istio::ServiceEntry;
+use myriad_api::istio::service_entry::EntryPort;
 use myriad_api::{BackendPort, Finding, ObjectKey, Service, Severity};
 use myriad_model::Host;
 
+use super::blocks::{self, LOOKS_MAX};
+use super::strangers::{self, Author};
 use crate::engine::{Output, Reader};
-use crate::resolve::names;
 use crate::resolve::upstream::PortFound;
+use crate::resolve::{Spoken, names};
 
 /// The effect of a host of a ServiceEntry in a view.
 pub(super) enum HostEffect {
@@ -89,12 +93,13 @@ pub(super) fn may_say(reader: &Reader<'_>, namespace: &str, owner: &str) -> bool
 /// The effect of a host of a ServiceEntry, which is the one at a place of those that it lists.
 pub(super) fn judge_host(
     reader: &mut Reader<'_>,
-    key: &ObjectKey,
+    (key, author): (&ObjectKey, Author),
     (at, host): (usize, &Host),
     output: &mut Output,
 ) -> HostEffect {
     let own = key.namespace();
     let field = || format!("spec.hosts[{at}]");
+    let kept = |reader: &Reader<'_>, why: &str| strangers::kept(reader, key, field(), why);
     if let Ok(address) = host.as_str().parse::<IpAddr>() {
         let services = reader.services_at(address.to_canonical());
         if let Some(service) = stranger(reader, own, &services) {
@@ -102,7 +107,17 @@ pub(super) fn judge_host(
             output.findings.push(finding);
             return HostEffect::None;
         }
+        if services.is_empty() && author.is_stranger() {
+            let why = "is an address that no Service of its namespace has";
+            output.findings.push(kept(reader, why));
+            return HostEffect::None;
+        }
         return HostEffect::Whole;
+    }
+    let why = strangers::why_not_host(host, &reader.settings().cluster_domain);
+    if let Some(why) = why.filter(|_| author.is_stranger()) {
+        output.findings.push(kept(reader, why));
+        return HostEffect::None;
     }
     let Some(name) = ClusterName::read(host, &reader.settings().cluster_domain) else {
         return HostEffect::Whole;
@@ -170,7 +185,11 @@ impl<'a> ClusterName<'a> {
 
 impl Addresses {
     /// Reads the addresses of a ServiceEntry.
-    pub(super) fn read(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output) -> Self {
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        (entry, author): (&ServiceEntry, Author),
+        output: &mut Output,
+    ) -> Self {
         let key = &entry.meta.key;
         let own = key.namespace();
         let mut found = Addresses {
@@ -178,6 +197,7 @@ impl Addresses {
             shared: Vec::new(),
             is_everywhere: true,
         };
+        let mut looks = LOOKS_MAX;
         for (at, text) in entry.spec.addresses.iter().enumerate() {
             let (block, is_block) = match (text.parse::<IpAddr>(), text.parse::<IpNet>()) {
                 (Ok(address), _) => (IpNet::from(address), false),
@@ -185,17 +205,30 @@ impl Addresses {
                 _ => continue,
             };
             found.is_everywhere = false;
-            let is_one = block.prefix_len() == block.max_prefix_len();
-            let services = match is_one {
-                true => reader.services_at(block.addr().to_canonical()),
-                false => Vec::new(),
-            };
+            if let Some(why) = strangers::why_not_block(block).filter(|_| author.is_stranger()) {
+                let field = format!("spec.addresses[{at}]");
+                let finding = strangers::kept(reader, key, field, why);
+                output.findings.push(finding);
+                continue;
+            }
+            if block.prefix_len() < block.max_prefix_len() {
+                let field = || format!("spec.addresses[{at}]");
+                match author.is_stranger() {
+                    true => found.add_block(reader, key, (field, block), &mut looks, output),
+                    false => found.free.blocks.push(block),
+                }
+                continue;
+            }
+            let services = reader.services_at(block.addr().to_canonical());
             if let Some(service) = stranger(reader, own, &services) {
                 let field = format!("spec.addresses[{at}]");
                 let finding = not_its_address(reader, key, field, &service);
                 output.findings.push(finding);
             } else if services.is_empty() {
-                found.free.add(reader, own, block, is_block);
+                found.free.add(author, block, is_block);
+                if !(is_block || author.is_stranger()) {
+                    found.free.add_host(block);
+                }
             } else {
                 let services = services.iter().map(|it| it.meta.key.id().clone());
                 let mut services: Vec<Arc<str>> = services.collect();
@@ -211,8 +244,27 @@ impl Addresses {
         found
     }
 
+    /// Adds a block of a stranger that is no single address, without the parts where Services
+    /// stand.
+    fn add_block(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &ObjectKey,
+        (field, block): (impl FnOnce() -> String, IpNet),
+        looks: &mut usize,
+        output: &mut Output,
+    ) {
+        let left = blocks::left_of(reader, block, looks);
+        if let Some(taken) = left.taken {
+            let is_whole = left.blocks.is_empty();
+            let finding = covers_services(reader, key, field(), (taken, is_whole));
+            output.findings.push(finding);
+        }
+        self.free.blocks.extend(left.blocks);
+    }
+
     /// The addresses that no Service takes at a port.
-    pub(super) fn at(&self, reader: &mut Reader<'_>, own: &str, port: u16) -> Cow<'_, Places> {
+    pub(super) fn at(&self, reader: &mut Reader<'_>, author: Author, port: u16) -> Cow<'_, Places> {
         if self.shared.is_empty() {
             return Cow::Borrowed(&self.free);
         }
@@ -220,7 +272,10 @@ impl Addresses {
         for shared in &self.shared {
             let mut services = shared.services.iter();
             if !services.any(|id| is_taken(reader, id, port)) {
-                places.add(reader, own, shared.block, shared.is_block);
+                places.add(author, shared.block, shared.is_block);
+                if !shared.is_block {
+                    places.add_host(shared.block);
+                }
             }
         }
         Cow::Owned(places)
@@ -228,21 +283,24 @@ impl Addresses {
 }
 
 impl Places {
-    /// Adds an address or a block of an object of a namespace. An address has a listener of its own
-    /// for callers of that namespace, or if the namespace is the root: for all others it stands
+    /// Adds an address or a block. An address of a stranger has no listener of its own: it stands
     /// behind endpoints of Services, which have none.
-    fn add(&mut self, reader: &Reader<'_>, own: &str, block: IpNet, is_block: bool) {
-        let address = block.addr();
-        if is_block {
-            self.blocks.push(block);
-            return;
-        }
-        self.hosts.extend(Host::parse(&address.to_string()));
-        match may_say(reader, own, "") {
-            true => self.addresses.push(address),
-            false => self.blocks.push(block),
+    fn add(&mut self, author: Author, block: IpNet, is_block: bool) {
+        match is_block || author.is_stranger() {
+            true => self.blocks.push(block),
+            false => self.addresses.push(block.addr()),
         }
     }
+
+    /// Adds an address as the host of requests.
+    fn add_host(&mut self, block: IpNet) {
+        self.hosts.extend(Host::parse(&block.addr().to_string()));
+    }
+}
+
+/// The protocol of a port of a ServiceEntry.
+pub(super) fn spoken(port: &EntryPort) -> Spoken {
+    Spoken::of_word(&port.protocol).unwrap_or(Spoken::Tcp)
 }
 
 /// The first of some Services of which an object of a namespace has no say in the view.
@@ -297,6 +355,31 @@ fn not_its_address(
         ),
         format!(
             "let namespace {owner} write the ServiceEntry, or the operator in namespace {root}"
+        ),
+    )
+}
+
+fn covers_services(
+    reader: &Reader<'_>,
+    key: &ObjectKey,
+    field: String,
+    (taken, is_whole): (IpNet, bool),
+) -> Finding {
+    let (own, root) = (key.namespace(), reader.settings().root_namespace());
+    let (severity, place) = match is_whole {
+        true => (Severity::Error, ""),
+        false => (Severity::Warning, " there"),
+    };
+    Finding::new(
+        severity,
+        key,
+        field,
+        format!(
+            "covers addresses of Services in {taken}, so it has no effect{place} for callers \
+             outside of namespace {own}"
+        ),
+        format!(
+            "write blocks in which there are none, or let the operator write it in namespace {root}"
         ),
     )
 }

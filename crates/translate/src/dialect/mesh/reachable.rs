@@ -10,8 +10,11 @@ use myriad_api::istio::{ServiceEntry, VirtualService};
 use myriad_api::{Finding, Object, ObjectKey, ObjectKind, ServicePort, Severity};
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, StreamRoute, Underscores, Value};
 
+use super::CaptureKey;
+use super::blocks::overlap;
+use super::captured::{self, Voice};
 use super::owned::{self, Addresses, HostEffect};
-use super::{CaptureKey, captured};
+use super::strangers::{self, Author};
 use crate::dialect::istio::entrance::{Door, Entrance};
 use crate::dialect::istio::narrower::Narrower;
 use crate::dialect::istio::routes::{self, Ground};
@@ -23,16 +26,19 @@ use crate::resolve::opened::OpenedService;
 use crate::resolve::{Spoken, upstream};
 
 /// The rank of the route of a Service where no VirtualService says anything. ServiceEntries stand
-/// behind it, the older ones first.
+/// behind it: those of the caller, of the root namespace, of others. Of each the older go first.
 const ROUTE_RANK: u64 = 7 << 56;
 
-/// The ranks of stream routes of one class. Four follow each other: rules for Services, Services,
-/// rules for ServiceEntries, ServiceEntries. In each the older ones go first.
-const CLASS_RANKS: u64 = 1 << 62;
+/// The ranks of the routes of ServiceEntries of one author.
+const AUTHOR_RANKS: u64 = 1 << 40;
+
+/// The ranks of stream routes of one class. In each the older ones go first.
+const CLASS_RANKS: u64 = 1 << 60;
 
 /// One port of one host.
 struct Site<'a> {
     key: &'a ObjectKey,
+    author: Author,
     created: i64,
     /// The host as it is written in full, in lower case.
     host: &'a str,
@@ -99,12 +105,22 @@ fn add_service(reader: &mut Reader<'_>, service: &OpenedService, output: &mut Ou
             continue;
         }
         let spoken = Spoken::of_port(port);
+        // Asked only where it matters, since the answer parts views.
+        let author = match service.is_headless || spoken == Spoken::Http {
+            true => Author::of(reader, namespace),
+            false => Author::Caller,
+        };
+        let spoken = match service.is_headless && author.is_stranger() {
+            true => strangers::by_addresses(spoken, port.port),
+            false => spoken,
+        };
         let ranges = match service.is_headless && spoken != Spoken::Http {
-            true => endpoints(reader, key.id(), port),
+            true => endpoints(reader, (key.id(), author), port),
             false => Vec::new(),
         };
         let site = Site {
             key,
+            author,
             created: service.meta.created,
             host: &host,
             short: Some(name),
@@ -127,7 +143,8 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
     if !reader.view().sees(&spec.export_to, namespace) {
         return;
     }
-    let addresses = Addresses::read(reader, entry, output);
+    let author = Author::of(reader, namespace);
+    let addresses = Addresses::read(reader, (entry, author), output);
     let mut written: BTreeMap<String, usize> = BTreeMap::new();
     for (at, host) in spec.hosts.iter().enumerate() {
         written.entry(host.to_ascii_lowercase()).or_insert(at);
@@ -136,11 +153,15 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
         let Ok(parsed) = names::host(&host) else {
             continue;
         };
-        let service = match owned::judge_host(reader, key, (at, &parsed), output) {
+        let service = match owned::judge_host(reader, (key, author), (at, &parsed), output) {
             HostEffect::Whole => None,
             HostEffect::Behind(service) => Some(service),
             HostEffect::None => continue,
         };
+        // Whoever declares a name has it, whatever strangers say of it.
+        if author.is_stranger() && reader.is_declared(&parsed) {
+            continue;
+        }
         let mut known = BTreeSet::new();
         for port in &spec.ports {
             if !known.insert(port.number) || !imports(reader, namespace, &host, port.number) {
@@ -150,20 +171,29 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
             if service.as_ref().is_some_and(is_taken) {
                 continue;
             }
-            let places = addresses.at(reader, namespace, port.number);
+            let places = addresses.at(reader, author, port.number);
             let mut hosts = vec![parsed.clone()];
             hosts.extend(places.hosts.iter().cloned());
+            let is_named = addresses.is_everywhere;
+            let spoken = match owned::spoken(port) {
+                Spoken::Tls if author.is_stranger() && !is_named => {
+                    strangers::by_addresses(Spoken::Tls, port.number)
+                }
+                spoken => spoken,
+            };
             let site = Site {
                 key,
+                author,
                 created: entry.meta.created,
                 host: &host,
                 short: None,
                 hosts: &hosts,
                 addresses: &places.addresses,
                 ranges: &places.blocks,
-                is_everywhere: addresses.is_everywhere,
+                // Of a stranger, what is known by no name is nowhere then.
+                is_everywhere: is_named && (!author.is_stranger() || spoken == Spoken::Tls),
                 port: port.number,
-                spoken: Spoken::of_word(&port.protocol).unwrap_or(Spoken::Tcp),
+                spoken,
                 upstream: upstream::entry_name(namespace, &host, port.number, ""),
             };
             site.add(reader, output);
@@ -176,8 +206,13 @@ fn imports(reader: &Reader<'_>, namespace: &str, host: &str, port: u16) -> bool 
     reader.view().imports(namespace, host, port)
 }
 
-/// The addresses of the endpoints that a port of a Service without address has.
-fn endpoints(reader: &mut Reader<'_>, id: &Arc<str>, port: &ServicePort) -> Vec<IpNet> {
+/// The addresses of the endpoints that a port of a Service without address has; of a stranger's
+/// those of Pods of its namespace alone, since anybody may write any address into EndpointSlices.
+fn endpoints(
+    reader: &mut Reader<'_>,
+    (id, author): (&Arc<str>, Author),
+    port: &ServicePort,
+) -> Vec<IpNet> {
     let mut found = BTreeSet::new();
     let slices = reader.slices(id);
     let mut listed = slices.ports(&port.name);
@@ -185,11 +220,29 @@ fn endpoints(reader: &mut Reader<'_>, id: &Arc<str>, port: &ServicePort) -> Vec<
     for head in listed.iter().filter_map(|port| slices.head(port.slice)) {
         if let Some(slice) = reader.slice(&head.id) {
             reader.count_entries(slice.endpoints.len());
-            let endpoints = slice.endpoints.iter();
-            found.extend(endpoints.filter_map(|it| it.address.map(IpNet::from)));
+            for endpoint in slice.endpoints.iter() {
+                let Some(address) = endpoint.address else {
+                    continue;
+                };
+                let pod = (slice.meta.key.namespace(), endpoint.pod.as_deref());
+                if !author.is_stranger() || is_pod(reader, pod, address) {
+                    found.insert(IpNet::from(address));
+                }
+            }
         }
     }
     found.into_iter().collect()
+}
+
+/// Whether a Pod of a namespace has an address.
+fn is_pod(
+    reader: &mut Reader<'_>,
+    (namespace, name): (&str, Option<&str>),
+    address: IpAddr,
+) -> bool {
+    let pod = name.and_then(|name| reader.pod(&format!("{namespace}/{name}")));
+    let known = pod.and_then(|pod| pod.address);
+    known.is_some_and(|known| known.to_canonical() == address.to_canonical())
 }
 
 /// The addresses of endpoints, which are sorted, that lie within blocks.
@@ -202,6 +255,12 @@ fn within(endpoints: &[IpNet], blocks: &[IpNet]) -> Box<[IpNet]> {
         found.extend(endpoints.get(from..to).unwrap_or_default());
     }
     found.into()
+}
+
+/// The rank of a rule of a VirtualService within its class, by that among all stream routes: its
+/// age and its place, without that of the VirtualService among those on the host, which is alone.
+fn rule_rank(rank: u64) -> u64 {
+    ((rank >> 30) << 22) | (rank & ((1 << 22) - 1))
 }
 
 impl Site<'_> {
@@ -232,24 +291,40 @@ impl Site<'_> {
             self.add_stream_routes(reader, (&host, &label), &listeners, &services, output);
         }
         output.needs.push(Unit::upstream(self.upstream.clone()));
-        let spoken = keys.into_iter();
-        let spoken = spoken.map(|key| Unit::spoken(&key, self.spoken));
-        output.needs.extend(spoken);
+        for key in keys {
+            let is_own = key.address.is_some();
+            let voice = Voice {
+                spoken: self.spoken,
+                is_strangers: !is_own && self.author.is_stranger(),
+            };
+            if is_own || self.may_share() {
+                output.needs.push(Unit::spoken(&key, voice));
+            }
+        }
     }
 
-    /// The keys of captures of connections to it. Requests say by themselves which host they are
-    /// for.
+    /// Whether it has a say on what the listener of its port speaks that all addresses share. Its
+    /// routes are there in any case, for whoever else has HTTP or TLS spoken there.
+    fn may_share(&self) -> bool {
+        !self.author.is_stranger() || strangers::may_share(self.spoken, self.port)
+    }
+
+    /// Whether its addresses have listeners of their own. Requests say by themselves which host
+    /// they are for, so that HTTP needs none where it may share one.
+    fn has_listeners(&self) -> bool {
+        !self.addresses.is_empty() && (self.spoken != Spoken::Http || !self.may_share())
+    }
+
+    /// The keys of captures of connections to it.
     fn keys(&self) -> Vec<CaptureKey> {
         let port = self.port;
-        let addresses = self.addresses.iter();
-        let mut keys: Vec<CaptureKey> = match self.spoken {
-            Spoken::Http => Vec::new(),
-            Spoken::Tls | Spoken::Tcp | Spoken::Unknown => addresses
-                .map(|address| CaptureKey {
-                    address: Some(*address),
-                    port,
-                })
-                .collect(),
+        let own = |address: &IpAddr| CaptureKey {
+            address: Some(*address),
+            port,
+        };
+        let mut keys: Vec<CaptureKey> = match self.has_listeners() {
+            true => self.addresses.iter().map(own).collect(),
+            false => Vec::new(),
         };
         if keys.is_empty() || !self.ranges.is_empty() {
             keys.push(CaptureKey {
@@ -324,7 +399,7 @@ impl Site<'_> {
         output: &mut Output,
     ) {
         let mut hosts = self.hosts.to_vec();
-        if self.spoken == Spoken::Unknown && !self.addresses.is_empty() {
+        if self.has_listeners() {
             // Whatever is asked for at an address of its own is asked of it.
             hosts = vec![Host::any()];
         } else if let Some(short) = self.short
@@ -348,7 +423,7 @@ impl Site<'_> {
         let usual = reader.settings().underscores(Underscores::Colliding);
         let rank = match self.is_service() {
             true => ROUTE_RANK,
-            false => ROUTE_RANK + 1 + self.age(),
+            false => ROUTE_RANK + 1 + self.author_rank() * AUTHOR_RANKS + self.age(),
         };
         let route = captured::route(listeners.clone(), hosts, rank, upstreams, usual);
         self.push(label, Value::Route(Box::new(route)), output);
@@ -365,7 +440,9 @@ impl Site<'_> {
         let before = output.resources.len();
         let is_ruled =
             |it: &&Arc<VirtualService>| !it.spec.tls.is_empty() || !it.spec.tcp.is_empty();
-        if let Some(service) = services.iter().find(is_ruled) {
+        let ruling = services.iter().find(is_ruled);
+        let ruler = ruling.map(|it| Author::of(reader, it.meta.key.namespace()));
+        if let Some(service) = ruling {
             let doors = match self.spoken {
                 Spoken::Tcp => &[Door::Stream][..],
                 _ => &[Door::Passing, Door::Stream],
@@ -377,7 +454,8 @@ impl Site<'_> {
         for (name, mut resource) in output.resources.split_off(before) {
             if let Value::StreamRoute(stream_route) = &mut resource.value {
                 let has_names = !stream_route.hosts.is_empty();
-                stream_route.rank = self.stream_rank(0, stream_route.rank);
+                let class = self.stream_class(ruler);
+                stream_route.rank = class * CLASS_RANKS + rule_rank(stream_route.rank);
                 if !self.narrow(host, stream_route) {
                     continue;
                 }
@@ -389,10 +467,22 @@ impl Site<'_> {
         if is_named && self.spoken == Spoken::Tls {
             return;
         }
+        // Rules of the caller and the operator go before all Services, those of others behind them.
+        let class = match ruler {
+            None if self.is_service() => 1,
+            ruler => self.stream_class(ruler) + 1,
+        };
+        let rank = class * CLASS_RANKS + self.age();
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
-        let rank = self.stream_rank(1, self.age());
         let mut stream_route = captured::stream_route(listeners.clone(), rank, upstreams);
         self.narrow(host, &mut stream_route);
+        if self.spoken == Spoken::Tls && self.is_service() && self.addresses.is_empty() {
+            // By its names too, lest those of others go before its addresses.
+            let mut named = stream_route.clone();
+            named.hosts = self.hosts.into();
+            let label = format!("{label}/names");
+            self.push(&label, Value::StreamRoute(Box::new(named)), output);
+        }
         self.push(label, Value::StreamRoute(Box::new(stream_route)), output);
     }
 
@@ -405,13 +495,24 @@ impl Site<'_> {
         self.created.clamp(0, (1 << 34) - 1).unsigned_abs()
     }
 
-    /// The rank of a stream route, by that among the rules of the site (0) or without any (1).
-    fn stream_rank(&self, class: u64, rank: u64) -> u64 {
-        let class = match self.is_service() {
-            true => class,
-            false => class + 2,
-        };
-        class * CLASS_RANKS + rank.min(CLASS_RANKS - 1)
+    /// The place of its author among those of ServiceEntries.
+    fn author_rank(&self) -> u64 {
+        match self.author {
+            Author::Caller => 0,
+            Author::Root => 1,
+            Author::Stranger => 2,
+        }
+    }
+
+    /// The class of stream routes of its rules; what they leave is in the next one. Services
+    /// without rules stand between those with rules of the caller or the operator, and those with
+    /// rules of others; ServiceEntries follow.
+    fn stream_class(&self, ruler: Option<Author>) -> u64 {
+        match (self.is_service(), ruler) {
+            (true, Some(Author::Stranger)) => 2,
+            (true, _) => 0,
+            (false, _) => 4 + 2 * self.author_rank(),
+        }
     }
 
     /// On a listener of all addresses, a stream route is for those of the site alone; one without
@@ -422,14 +523,16 @@ impl Site<'_> {
             destinations,
             ..
         } = stream_route;
-        if destinations.is_empty() && !self.ranges.is_empty() {
+        if !self.ranges.is_empty() {
             let own = self.addresses.iter().copied().map(IpNet::from);
             let mut all: Vec<IpNet> = self.ranges.iter().copied().chain(own).collect();
             all.sort_unstable();
             all.dedup();
-            *destinations = all.into();
-        } else if self.is_service() && !self.ranges.is_empty() {
-            *destinations = within(self.ranges, destinations);
+            *destinations = match (destinations.is_empty(), self.is_service()) {
+                (true, _) => all.into(),
+                (false, true) => within(self.ranges, destinations),
+                (false, false) => overlap(&all, destinations).into(),
+            };
             if destinations.is_empty() {
                 return false;
             }

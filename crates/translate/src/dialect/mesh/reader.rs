@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use myriad_api::istio::{PeerAuthentication, Sidecar};
+use ipnet::IpNet;
+use myriad_api::istio::{PeerAuthentication, ServiceEntry, Sidecar};
 use myriad_api::{Object, Service};
+use myriad_model::Host;
 
 use super::facts::MeshFact;
 use super::scope::SidecarScope;
 use crate::engine::Reader;
+use crate::resolve::names;
+use crate::store::Stored;
 
 impl<'a> Reader<'a> {
     /// The Services of a namespace that select workloads with these labels, in no order that has
@@ -58,6 +62,58 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Whether any Service has an address in a block: in one of a length that Services are found
+    /// under, or in one that is an address. Where one has, nothing is noted but that it stands
+    /// there.
+    pub fn has_service_in(&mut self, block: IpNet) -> bool {
+        if block.prefix_len() == block.max_prefix_len() {
+            return !self.services_at(block.addr().to_canonical()).is_empty();
+        }
+        let mut visited = 0;
+        let standing = |object: Object| {
+            visited += 1;
+            let Object::Service(service) = object else {
+                return None;
+            };
+            let addresses = service.addresses.iter().map(IpAddr::to_canonical);
+            addresses.filter(|it| block.contains(it)).min()
+        };
+        let fact = self.hash(MeshFact::Block(block));
+        let found = self.stored().collection(fact).find_map(standing);
+        self.count(visited);
+        match found {
+            Some(address) => self.read(MeshFact::Standing(block, address)),
+            None => self.read(MeshFact::Block(block)),
+        };
+        found.is_some()
+    }
+
+    /// Whether the caller's namespace has a ServiceEntry for a host or for a wildcard above it, or
+    /// the root namespace one that the caller sees. One for all names says nothing of any.
+    pub fn is_declared(&mut self, host: &Host) -> bool {
+        let mut patterns = vec![host.clone()];
+        patterns.extend(names::broader(host));
+        patterns.retain(|pattern| *pattern != Host::any());
+        patterns.iter().any(|pattern| {
+            let pattern = names::written(pattern);
+            self.read(MeshFact::Declares(pattern));
+            self.is_declared_by_root(pattern) || self.is_declared_by_caller(pattern)
+        })
+    }
+
+    fn is_declared_by_root(&self, pattern: &str) -> bool {
+        let root = self.settings().root_namespace();
+        let mut found = declared(self.stored(), root, pattern);
+        found.any(|entry| self.view().sees(&entry.spec.export_to, root))
+    }
+
+    fn is_declared_by_caller(&self, pattern: &str) -> bool {
+        let view = self.view();
+        let has = declares(self.stored(), view.namespace_unasked(), pattern);
+        view.note_declared(pattern, has);
+        has
+    }
+
     /// The PeerAuthentications of a namespace, in no order that has a meaning.
     pub fn peers(&mut self, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
         let fact = self.read(MeshFact::Peers(namespace));
@@ -76,4 +132,27 @@ impl<'a> Reader<'a> {
         let scope = self.view().scope_unasked().object::<SidecarScope>();
         scope.map(|scope| &*scope.0)
     }
+}
+
+/// Whether a namespace has a ServiceEntry for a host or wildcard as it is written, without noting
+/// that somebody asked.
+pub(crate) fn declares(stored: Stored<'_>, namespace: &str, pattern: &str) -> bool {
+    declared(stored, namespace, pattern).next().is_some()
+}
+
+/// The ServiceEntries of a namespace for a host or wildcard as it is written.
+fn declared<'a>(
+    stored: Stored<'a>,
+    namespace: &'a str,
+    pattern: &'a str,
+) -> impl Iterator<Item = Arc<ServiceEntry>> + use<'a> {
+    let fact = stored.hasher().fact(MeshFact::Declared(namespace, pattern));
+    stored.collection(fact).filter_map(move |object| {
+        let Object::ServiceEntry(entry) = object else {
+            return None;
+        };
+        let mut hosts = entry.spec.hosts.iter();
+        let is_it = hosts.any(|host| host.eq_ignore_ascii_case(pattern));
+        (is_it && entry.meta.key.namespace() == namespace).then_some(entry)
+    })
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use myriad_api::ObjectKey;
 
-use super::captured::{self, CaptureKey};
+use super::captured::{self, CaptureKey, Voice};
 use super::{reachable, workload};
 use crate::engine::{Bond, Output, Reader, Stays, Unit, UnitKey, UnitKind, Viewers};
-use crate::resolve::Spoken;
 use crate::view::Workload;
 
 /// The routes and upstreams of one Service or ServiceEntry for the sidecars that may reach it.
@@ -15,6 +14,7 @@ pub(crate) static REACHABLE: UnitKind = UnitKind {
     stays: |_, _| Stays::WithObject,
     viewers: |_, _| Viewers::Reaching,
     stores_all: true,
+    in_turns: true,
     ..UnitKind::needed("reachable", 8)
 };
 
@@ -43,6 +43,7 @@ pub(crate) static SPOKEN: UnitKind = UnitKind {
 /// The listener of connections that sidecars capture on their way out.
 pub(crate) static CAPTURED: UnitKind = UnitKind {
     stores_all: true,
+    in_turns: true,
     ..UnitKind::needed("captured", 15)
 };
 
@@ -63,8 +64,8 @@ impl Unit {
     }
 
     /// That something is spoken where connections are captured.
-    pub fn spoken(key: &CaptureKey, spoken: Spoken) -> Unit {
-        let key = UnitKey::Capture(key.address, key.port, spoken as u8);
+    pub fn spoken(key: &CaptureKey, voice: Voice) -> Unit {
+        let key = UnitKey::Capture(key.address, key.port, voice.number());
         Unit::new(&SPOKEN, key)
     }
 
@@ -75,11 +76,11 @@ impl Unit {
 }
 
 /// Where the connections of a unit were meant to go, and what is spoken there.
-fn capture(unit: &Unit) -> Option<(CaptureKey, Option<Spoken>)> {
+fn capture(unit: &Unit) -> Option<(CaptureKey, Option<Voice>)> {
     match unit.key() {
-        UnitKey::Capture(address, port, spoken) => {
+        UnitKey::Capture(address, port, voice) => {
             let (address, port) = (*address, *port);
-            Some((CaptureKey { address, port }, Spoken::of_number(*spoken)))
+            Some((CaptureKey { address, port }, Voice::of_number(*voice)))
         }
         _ => None,
     }
@@ -116,7 +117,6 @@ pub(crate) fn translate_captured(reader: &mut Reader<'_>, unit: &Unit) -> Output
         return Output::default();
     };
     let needers = reader.needers().filter(|it| it.is(&SPOKEN));
-    let spoken = needers.filter_map(|it| capture(it)?.1);
-    let spoken: Vec<Spoken> = spoken.collect();
-    captured::translate(reader, &key, &spoken)
+    let voices: Vec<Voice> = needers.filter_map(|it| capture(it)?.1).collect();
+    captured::translate(reader, &key, &voices)
 }

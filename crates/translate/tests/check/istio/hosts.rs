@@ -98,6 +98,7 @@ pub(super) fn service_entry() -> impl Strategy<Value = String> {
             "{number: 80, name: http, protocol: HTTP}",
             "{number: 80, name: h, protocol: GRPC, targetPort: 8080}, \
              {number: 443, name: tls, protocol: TLS}",
+            "{number: 81, name: t, protocol: TCP}",
         ][..],
     );
     let found = select(
@@ -105,6 +106,8 @@ pub(super) fn service_entry() -> impl Strategy<Value = String> {
             "resolution: DNS",
             "resolution: NONE",
             "resolution: NONE, addresses: [10.1.0.1, 10.1.0.2/32, 10.1.0.9]",
+            "resolution: NONE, addresses: [10.1.0.0/28, 10.1.0.2]",
+            "resolution: NONE, addresses: [10.0.0.0/8, '2001:db8::/32']",
             "resolution: DNS_ROUND_ROBIN, endpoints: [{address: in.example}]",
             "resolution: STATIC, endpoints: [{address: 10.9.9.9, labels: {x: '1'}}, \
              {address: 10.9.9.8, weight: 3}]",

@@ -12,6 +12,7 @@ use myriad_model::{Host, Name, OriginKind, Resource, StreamRoute, Value, Weighte
 
 use super::{Holders, origin};
 use crate::dialect::istio::entrance::Door;
+use crate::dialect::istio::matching::SourceFit;
 use crate::dialect::istio::narrower::{Narrower, STREAM_ROUTE_BYTES};
 use crate::dialect::istio::scene::{Named, Tenant};
 use crate::dialect::istio::sni::is_within;
@@ -71,6 +72,8 @@ struct Matched {
     stream_route: StreamRoute,
     /// Whether it leads nowhere, whatever its rule says.
     is_closed: bool,
+    /// Whether nobody can tell whether the workload is the one that it is for.
+    is_unknown: bool,
 }
 
 /// Which connections a match is about.
@@ -280,12 +283,14 @@ impl Scene<'_> {
         if hosts.is_empty() {
             return None;
         }
-        let mut stream_route = self.stream_route(reader, asked, &Door::Passing, place)?;
+        let fit = self.source_fit(reader, &asked);
+        let mut stream_route = self.stream_route(fit, asked, &Door::Passing, place)?;
         stream_route.hosts = hosts.into();
         Some(Matched {
             name: self.name("tls", place, ""),
             stream_route,
             is_closed: binding::is_beyond(&written.gateways),
+            is_unknown: fit == SourceFit::Unknown,
         })
     }
 
@@ -309,7 +314,8 @@ impl Scene<'_> {
                 sources,
                 destinations,
             };
-            let Some(mut stream_route) = self.stream_route(reader, asked, &door, place) else {
+            let fit = self.source_fit(reader, &asked);
+            let Some(mut stream_route) = self.stream_route(fit, asked, &door, place) else {
                 continue;
             };
             let mut end = "";
@@ -322,6 +328,7 @@ impl Scene<'_> {
                 name: self.name("tcp", place, end),
                 stream_route,
                 is_closed: binding::is_beyond(&written.gateways),
+                is_unknown: fit == SourceFit::Unknown,
             });
         }
         found
@@ -330,12 +337,12 @@ impl Scene<'_> {
     /// A stream route for the listeners that a match admits; `None` where there is none.
     fn stream_route(
         &self,
-        reader: &Reader<'_>,
+        fit: SourceFit,
         asked: Asked<'_>,
         door: &Door,
         place: RulePosition,
     ) -> Option<StreamRoute> {
-        if !matching::is_workload(asked.labels, asked.namespace, reader.view()) {
+        if fit == SourceFit::Other {
             return None;
         }
         let own = self.tenant.service.meta.key.namespace();
@@ -354,6 +361,17 @@ impl Scene<'_> {
             rank: self.rank(place),
             ..blank()
         })
+    }
+
+    /// Whether the workload that is served here is the source that a match names.
+    fn source_fit(&self, reader: &Reader<'_>, asked: &Asked<'_>) -> SourceFit {
+        let own = self.tenant.service.meta.key.namespace();
+        let asked = matching::SourceAsked {
+            labels: asked.labels,
+            namespace: asked.namespace,
+            by: [own, own],
+        };
+        asked.fit(reader)
     }
 
     /// The names that both a match and the host are about, sorted. At gateways a name within the
@@ -390,9 +408,14 @@ impl Scene<'_> {
         }
         let upstreams = self.upstreams(reader, (field, shares), output);
         let key = &self.tenant.service.meta.key;
+        if found.iter().any(|matched| matched.is_unknown) {
+            let field = format!("spec.{field}.match");
+            let finding = matching::unknown_source(reader, key, field);
+            output.findings.push(finding);
+        }
         for matched in found {
             let stream_route = StreamRoute {
-                upstreams: match matched.is_closed {
+                upstreams: match matched.is_closed || matched.is_unknown {
                     true => Box::default(),
                     false => upstreams.clone(),
                 },
