@@ -34,7 +34,7 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 9] = [
+const VARIANTS: [Variant; 10] = [
     Variant {
         settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
         lines: &["kind: DaemonSet", "kind: PodMonitor"],
@@ -88,6 +88,34 @@ const VARIANTS: [Variant; 9] = [
             "- --secrets=tls",
             "- \"--hsts=max-age=60; preload\"",
             "resources: [configmaps]",
+        ],
+    },
+    Variant {
+        settings: &[
+            "acme.email=ops@shop.example",
+            "acme.directory=https://ca.example/dir",
+            "acme.namespaces={shop}",
+            "acme.ca=ca",
+            "acme.proof=8080",
+            "acme.binding.keyId=k",
+            "acme.binding.secret=bound",
+        ],
+        lines: &[
+            "- --acme",
+            "- --acme-email=ops@shop.example",
+            "- --acme-directory=https://ca.example/dir",
+            "- --acme-ca=/etc/myriad/acme-ca/ca.crt",
+            "- --acme-proof=8080",
+            "- --acme-eab-key-file=/etc/myriad/acme-binding/key",
+            "configMap: {name: ca}",
+            "secretName: bound",
+            "name: myriad-controller-certificates",
+            "namespace: shop",
+            "verbs: [create, patch]",
+            "verbs: [get, list, watch, create, patch, delete]",
+            "resources: [clusterissuers]",
+            "resources: [issuers/status]",
+            "resources: [clusterissuers/status]",
         ],
     },
     Variant {

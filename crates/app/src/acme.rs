@@ -4,13 +4,27 @@
 //! The one inbox is the only way: answers to challenges are objects that become resources, and so
 //! are certificates. What is kept is enough to go on after a crash at any moment.
 
+mod cluster;
+mod counters;
+mod dns;
 mod http;
+mod issued;
+mod issuers;
+mod issuing;
+mod lanes;
 mod proof;
+mod registrar;
+mod reports;
+mod secret;
 mod steps;
 mod store;
+#[cfg(test)]
+mod testing;
+mod token;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -20,10 +34,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use myriad_api::{Batch, Change, Finding, ObjectKey, Severity};
 use myriad_base::backoff::random_seed;
-use myriad_base::metrics::{Counter, Gauge, Metrics};
+use myriad_base::metrics::Metrics;
 use myriad_base::{file, task};
 use myriad_pki::acme::{
-    CertificateWish, Desk, Effect, Millis, NAMES_MAX, StepOutcome, StepTrouble, Task, TroubleNotice,
+    AcmeIssuer, CertificateWish, Desk, Effect, Millis, NAMES_MAX, StepOutcome, StepTrouble, Task,
+    TaskStep, TroubleNotice,
 };
 use myriad_proxy::{NameSettings, Names};
 use myriad_translate::FindingsChange;
@@ -31,14 +46,24 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::mpsc;
+use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::Event;
 use crate::settings::{AcmeSettings, ISSUER};
 use crate::wishes::{ChangedWishes, WantedCertificate, Wishes};
+use counters::Counters;
+use dns::Records;
+use issued::IssuedNews;
+use issuers::{IssuerBook, trusting};
+use lanes::Lanes;
 use proof::Proof;
 use steps::{Steps, now};
-use store::{AcmeStore, Lock};
+use store::{AcmeStore, FileStore, Lock};
+
+pub use cluster::{ClusterParts, follow_orders};
+pub use issued::Issued;
+pub use reports::{IssuerReport, IssuerReports};
 
 /// How often is tried whether the process before has ended.
 const LOCK_PAUSE: Duration = Duration::from_millis(200);
@@ -72,43 +97,69 @@ pub struct Acme {
 
 impl Acme {
     /// Starts on a thread of its own. Certificates that are kept are in the inbox before it
-    /// returns, so that they are part of the first list.
+    /// returns, so that they are part of the first list. Without an issuer of the settings, and
+    /// before anything was kept, it begins once an object makes one.
     ///
     /// # Errors
-    /// The state directory or the roots cannot be read, or the thread cannot be started.
+    /// The state directory or the roots of an issuer of the settings cannot be read, or the thread
+    /// cannot be started.
     pub fn start(
         settings: &AcmeSettings,
         around: Surroundings,
         metrics: &Metrics,
     ) -> anyhow::Result<Acme> {
-        let folder = &settings.state_dir;
-        let store = AcmeStore::open(folder);
-        let store = store.with_context(|| format!("--acme-state-dir {}", folder.display()))?;
-        let kept = store.certificates()?;
-        let changes = kept.into_iter().map(|kept| Change::Put(kept.object));
-        let batch = Batch {
-            changes: changes.collect(),
-            ..Batch::default()
+        let is_used = settings.issuer.is_some() || settings.state_dir.is_dir();
+        let opened = match is_used.then(|| open(settings)) {
+            Some(Err(error)) if settings.issuer.is_none() => {
+                tracing::info!("{error:#}: no certificate that was kept is served");
+                None
+            }
+            opened => opened.transpose()?,
         };
-        let config = client_config(settings)?;
-        if !batch.changes.is_empty() {
-            around.inbox.try_send(Event::Changed(batch))?;
+        if let Some((store, _)) = &opened {
+            let kept = store.certificates()?.into_iter();
+            let changes = kept.filter_map(|kept| kept.object.map(Change::Put));
+            let changes: Vec<Change> = changes.collect();
+            if !changes.is_empty() {
+                let batch = Batch {
+                    changes,
+                    ..Batch::default()
+                };
+                around.inbox.try_send(Event::Changed(batch))?;
+            }
         }
-        let counters = Counters::new(metrics);
+        let (settings, metrics) = (settings.clone(), metrics.clone());
+        Acme::spawn(move || async move {
+            let (store, config) = match opened {
+                Some(opened) => opened,
+                None => {
+                    around.wishes.any_issuer().await;
+                    open(&settings).map_err(io::Error::other)?
+                }
+            };
+            let means = Means::new(&settings, config, around.inbox, &metrics);
+            let hands = Hands::new(&means, around.names, own_address(around.http));
+            let store = AcmeStore::Files(store);
+            work(&means, &hands, store, around.wishes, std::future::pending()).await
+        })
+    }
+
+    /// Runs something on a thread of its own, until this is dropped.
+    fn spawn<F: Future<Output = io::Result<()>>>(
+        start: impl FnOnce() -> F + Send + 'static,
+    ) -> anyhow::Result<Acme> {
         let stop = CancellationToken::new();
-        let (settings, stopped) = (settings.clone(), stop.clone());
+        let stopped = stop.clone();
         let run = move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = match runtime.enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => return tracing::error!(%error, "obtains no certificates"),
             };
-            let local = tokio::task::LocalSet::new();
-            let running = run(&settings, config, store, around, counters);
-            local.block_on(&runtime, async {
+            runtime.block_on(async {
                 tokio::select! {
                     () = stopped.cancelled() => {}
-                    ended = running => {
+                    ended = start() => {
                         if let Err(error) = ended {
                             tracing::error!(%error, "obtains no certificates any more");
                         }
@@ -134,6 +185,14 @@ impl Drop for Acme {
     }
 }
 
+/// The store of files, and how directories are verified.
+fn open(settings: &AcmeSettings) -> anyhow::Result<(FileStore, Arc<ClientConfig>)> {
+    let folder = &settings.state_dir;
+    let store = FileStore::open(folder);
+    let store = store.with_context(|| format!("--acme-state-dir {}", folder.display()))?;
+    Ok((store, client_config(settings)?))
+}
+
 /// How directories are verified.
 fn client_config(settings: &AcmeSettings) -> anyhow::Result<Arc<ClientConfig>> {
     let Some(path) = &settings.roots else {
@@ -146,48 +205,91 @@ fn client_config(settings: &AcmeSettings) -> anyhow::Result<Arc<ClientConfig>> {
         roots.add(root.with_context(named)?).with_context(named)?;
     }
     anyhow::ensure!(!roots.is_empty(), "{} holds no certificate", named());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_safe_default_protocol_versions()?;
-    let config = builder.with_root_certificates(roots).with_no_client_auth();
-    Ok(Arc::new(config))
+    Ok(trusting(roots)?)
 }
 
-async fn run(
-    settings: &AcmeSettings,
+/// The settings and the surroundings of an office, whatever its store.
+struct Means {
+    settings: AcmeSettings,
+    /// How directories are verified.
     config: Arc<ClientConfig>,
-    store: AcmeStore,
-    around: Surroundings,
+    /// The control loop.
+    inbox: mpsc::Sender<Event>,
+    /// Where people are shown how it is with issuers; none where nobody can be.
+    reports: Option<IssuerReports>,
     counters: Counters,
+}
+
+impl Means {
+    fn new(
+        settings: &AcmeSettings,
+        config: Arc<ClientConfig>,
+        inbox: mpsc::Sender<Event>,
+        metrics: &Metrics,
+    ) -> Means {
+        Means {
+            settings: settings.clone(),
+            config,
+            inbox,
+            reports: None,
+            counters: Counters::new(metrics),
+        }
+    }
+}
+
+/// The means that belong to the thread of an office.
+struct Hands {
+    client: http::Client,
+    proof: Proof,
+    records: Rc<Records>,
+}
+
+impl Hands {
+    /// For names at the addresses that endpoints may have.
+    fn new(means: &Means, names: NameSettings, own: SocketAddr) -> Hands {
+        let reach = names.border.endpoints.clone();
+        let recursors = names.servers.clone();
+        // Counted by nobody: those of endpoints are others.
+        let names = Names::new(names, &Metrics::new());
+        let client = http::Client::new(means.config.clone(), names.clone());
+        let port = means.settings.dns_port;
+        let records = Records::new(names.clone(), recursors, port, client.clone());
+        Hands {
+            client,
+            records: Rc::new(records),
+            proof: Proof {
+                port: means.settings.proof_port,
+                own,
+                names,
+                reach,
+            },
+        }
+    }
+}
+
+/// Obtains what is wanted, with a store, until its end comes or something else has changed what is
+/// kept there.
+async fn work(
+    means: &Means,
+    hands: &Hands,
+    store: AcmeStore,
+    wishes: Wishes,
+    end: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    // Counted by nobody: those of endpoints are others.
-    let names = Names::new(around.names, &Metrics::new());
-    let steps = Rc::new(Steps {
-        issuer: settings.issuer.clone(),
-        client: http::Client::new(config, names.clone()),
-        proof: Proof {
-            port: settings.proof_port,
-            own: own_address(around.http),
-            names,
-        },
-        store,
-        inbox: around.inbox,
-        accounts: RefCell::default(),
-    });
-    let _lock = lock(&steps.store).await?;
-    let (outcomes, results) = mpsc::channel(OUTCOMES_MAX);
-    let mut office = Office {
-        desk: Desk::new(settings.bounds, random_seed()),
-        steps,
-        objects: HashMap::new(),
-        told: BTreeMap::new(),
-        is_swept: false,
-        outcomes,
-        counters,
+    // All steps end with it.
+    let steps = LocalSet::new();
+    let working = async {
+        let _lock = lock(&store).await?;
+        let (mut office, results) = Office::new(means, hands, store);
+        office.restore(means.settings.issuer.clone()).await?;
+        tokio::select! {
+            () = office.run(wishes, results) => {}
+            () = end => {}
+        }
+        office.close().await;
+        Ok(())
     };
-    office.restore().await?;
-    office.run(around.wishes, results).await;
-    Ok(())
+    steps.run_until(working).await
 }
 
 /// Waits until no other process changes what is kept.
@@ -222,6 +324,8 @@ struct Office {
     objects: HashMap<Arc<str>, Vec<ObjectKey>>,
     /// The findings about each certificate.
     told: BTreeMap<Arc<str>, Vec<Arc<Finding>>>,
+    /// The issuers.
+    book: IssuerBook,
     /// Whether it is known what is wanted, and the rest is forgotten.
     is_swept: bool,
     outcomes: mpsc::Sender<Ended>,
@@ -229,13 +333,45 @@ struct Office {
 }
 
 impl Office {
+    /// One that has not begun, and the way by which it hears of steps that have ended.
+    fn new(means: &Means, hands: &Hands, store: AcmeStore) -> (Office, mpsc::Receiver<Ended>) {
+        // Who writes to the namespaces of a cluster is not who runs this.
+        let are_tenants = store.cluster().is_some();
+        let asking = (means.config.clone(), hands.proof.names.clone());
+        let book = IssuerBook::new(asking, means.reports.clone(), are_tenants, random_seed());
+        let steps = Rc::new(Steps {
+            issuers: RefCell::default(),
+            client: hands.client.clone(),
+            clients: RefCell::default(),
+            lanes: Lanes::default(),
+            proof: hands.proof.clone(),
+            records: hands.records.clone(),
+            store,
+            inbox: means.inbox.clone(),
+            accounts: RefCell::default(),
+        });
+        let (outcomes, results) = mpsc::channel(OUTCOMES_MAX);
+        let office = Office {
+            desk: Desk::new(means.settings.bounds, random_seed()),
+            steps,
+            objects: HashMap::new(),
+            told: BTreeMap::new(),
+            book,
+            is_swept: false,
+            outcomes,
+            counters: means.counters.clone(),
+        };
+        (office, results)
+    }
+
     /// Takes in what was kept.
-    async fn restore(&mut self) -> io::Result<()> {
+    async fn restore(&mut self, issuer: Option<AcmeIssuer>) -> io::Result<()> {
         let now = now();
-        let issuer = self.steps.issuer.clone();
-        let effects = self.desk.put_issuer(ISSUER, issuer, now);
-        self.carry_out(effects).await;
-        for order in self.steps.store.orders()? {
+        self.book.of_settings = issuer.clone();
+        if let Some(issuer) = issuer {
+            self.put(ISSUER, issuer, None).await;
+        }
+        for order in self.steps.store.orders().await? {
             self.steps.resume(&order).await;
             self.desk.restore_order(order, now);
         }
@@ -247,14 +383,21 @@ impl Office {
         Ok(())
     }
 
+    /// Goes on until something else has changed what is kept, so that it is to be read anew.
     async fn run(&mut self, wishes: Wishes, mut results: mpsc::Receiver<Ended>) {
         let mut count = tokio::time::interval(COUNT_PAUSE);
+        let steps = self.steps.clone();
         loop {
             self.begin().await;
+            self.begin_issuers();
+            let due = self.due();
             tokio::select! {
+                () = steps.store.doubted() => return,
+                news = steps.store.news() => self.find(&wishes, news).await,
                 news = wishes.next() => self.take(news).await,
                 Some((task, result)) = results.recv() => self.end(&task, result).await,
-                () = until(self.desk.due()) => {}
+                Some(ended) = self.book.registered.recv() => self.end_registration(ended),
+                () = until(due) => {}
                 _ = count.tick() => self.counters.show(&self.desk),
             }
         }
@@ -277,7 +420,7 @@ impl Office {
 
     async fn end(&mut self, task: &Task, result: Result<StepOutcome, StepTrouble>) {
         match &result {
-            Ok(StepOutcome::Issued(held)) => {
+            Ok(StepOutcome::Issued(held)) if task.step == TaskStep::Fetch => {
                 self.counters.issued.inc();
                 tracing::info!(secret = %task.id, names = held.names.len(), "has a certificate");
             }
@@ -292,6 +435,9 @@ impl Office {
     }
 
     async fn take(&mut self, news: ChangedWishes) {
+        for (name, news) in news.issuers {
+            self.take_issuer(&name, news).await;
+        }
         let now = now();
         for (secret, wanted) in news.changed {
             let effects = match wanted {
@@ -312,6 +458,38 @@ impl Office {
         }
     }
 
+    /// Takes in certificates that have changed although no order did that.
+    async fn find(&mut self, wishes: &Wishes, news: IssuedNews) {
+        let now = now();
+        for (id, held) in news {
+            let effects = match held {
+                None => self.desk.lose(&id, now),
+                Some(held) => {
+                    // It is as if it had been there before it was wanted.
+                    let mut effects = self.desk.unwant(&id, now);
+                    self.desk.restore_certificate(&id, (*held).clone(), now);
+                    if let Some(wanted) = wishes.wanted(&id) {
+                        effects.extend(self.want(&id, wanted, now));
+                    }
+                    effects
+                }
+            };
+            self.carry_out(effects).await;
+        }
+    }
+
+    /// Takes back all that people were told.
+    async fn close(&mut self) {
+        let told = std::mem::take(&mut self.told).into_values();
+        let change = FindingsChange {
+            added: Vec::new(),
+            removed: told.flatten().chain(self.take_back()).collect(),
+        };
+        self.counters.clear();
+        // A loop that has ended tells nobody anything.
+        let _ = self.steps.inbox.send(Event::Found(change)).await;
+    }
+
     fn want(&mut self, secret: &Arc<str>, wanted: WantedCertificate, now: Millis) -> Vec<Effect> {
         let count = wanted.names.len();
         self.objects.insert(secret.clone(), wanted.objects);
@@ -328,18 +506,25 @@ impl Office {
             names: wanted.names,
             issuer: wanted.issuer,
         };
-        self.desk.want(secret, wish, now)
+        let told = self.await_issuer(secret, &wish.issuer);
+        let mut effects = self.desk.want(secret, wish, now);
+        effects.extend(told);
+        effects
     }
 
     /// Forgets certificates that are over and that nobody wants.
     fn clean(&self, now: Millis) {
-        let kept = match self.steps.store.certificates() {
+        let AcmeStore::Files(files) = &self.steps.store else {
+            // In a cluster they are their users' to remove.
+            return;
+        };
+        let kept = match files.certificates() {
             Ok(kept) => kept,
             Err(error) => return tracing::warn!(%error, "certificates that are over stay"),
         };
         for kept in kept {
             if kept.is_over(now) && !self.objects.contains_key(&kept.id) {
-                let dropped = self.steps.store.drop_certificate(&kept.id);
+                let dropped = files.drop_certificate(&kept.id);
                 if let Err(error) = dropped {
                     tracing::warn!(secret = %kept.id, %error, "stays, although it is over");
                 }
@@ -351,17 +536,13 @@ impl Office {
         for effect in effects {
             match effect {
                 Effect::Keep(order) => {
-                    if let Err(error) = self.steps.store.keep_order(&order) {
-                        tracing::error!(secret = %order.id, %error, "its order is not kept");
-                    }
+                    self.steps.store.keep_soon(&order);
                     if order.stage.placed().is_none() {
                         self.steps.withdraw(&order.id).await;
                     }
                 }
                 Effect::Drop(id) => {
-                    if let Err(error) = self.steps.store.drop_order(&id) {
-                        tracing::error!(secret = %id, %error, "its order is not forgotten");
-                    }
+                    self.steps.store.drop_soon(&id);
                     self.steps.withdraw(&id).await;
                 }
                 Effect::Tell(id, notice) => self.tell(&id, notice).await,
@@ -406,55 +587,4 @@ async fn until(due: Option<Millis>) {
     let wait = due.saturating_sub(now()).max(0).unsigned_abs();
     // A clock that jumps is noticed within a minute.
     tokio::time::sleep(Duration::from_millis(wait.min(60_000))).await;
-}
-
-/// Numbers for metrics.
-struct Counters {
-    wanted: Gauge,
-    held: Gauge,
-    open: Gauge,
-    failing: Gauge,
-    issued: Counter,
-    failed: Counter,
-}
-
-impl Counters {
-    fn new(metrics: &Metrics) -> Counters {
-        let gauge = |name: &str, help: &str| {
-            let gauge = Gauge::default();
-            metrics.register(name, help, gauge.clone());
-            gauge
-        };
-        let counter = |name: &str, help: &str| {
-            let counter = Counter::default();
-            metrics.register(name, help, counter.clone());
-            counter
-        };
-        Counters {
-            wanted: gauge("acme_wanted", "Certificates that are wanted of an issuer"),
-            held: gauge(
-                "acme_held",
-                "Certificates that are wanted of an issuer and are there",
-            ),
-            open: gauge("acme_orders", "Orders that an authority has"),
-            failing: gauge(
-                "acme_orders_failing",
-                "Orders that failed and wait to be tried again",
-            ),
-            issued: counter("acme_issued", "Certificates that were obtained"),
-            failed: counter("acme_failures", "Steps of orders that failed"),
-        }
-    }
-
-    fn show(&self, desk: &Desk) {
-        let counts = desk.counts();
-        for (gauge, count) in [
-            (&self.wanted, counts.wanted),
-            (&self.held, counts.held),
-            (&self.open, counts.open),
-            (&self.failing, counts.failing),
-        ] {
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
-        }
-    }
 }

@@ -31,6 +31,7 @@ use myriad_sidecar::redirect::RawRedirect;
 use myriad_translate::MAIN;
 
 pub use self::acme::RawAcme;
+use self::acme::{RawAcmeState, RawClusterAcme};
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
 use self::endpoints::RawEndpoints;
@@ -99,6 +100,9 @@ pub struct RawServe {
     /// Certificates that are obtained.
     #[command(flatten)]
     pub acme: RawAcme,
+    /// Where what is kept of that lies.
+    #[command(flatten)]
+    pub acme_state: RawAcmeState,
     /// How connections are served.
     #[command(flatten)]
     pub traffic: RawTraffic,
@@ -192,6 +196,12 @@ pub struct RawController {
     /// When the API server counts as lost.
     #[command(flatten)]
     pub contact: RawContact,
+    /// Certificates that are obtained.
+    #[command(flatten)]
+    pub acme: RawAcme,
+    /// Whether any are, and who is asked for names.
+    #[command(flatten)]
+    pub cluster_acme: RawClusterAcme,
     /// Addresses of listeners, on every proxy.
     #[command(flatten)]
     pub listeners: RawListeners,

@@ -6,6 +6,7 @@ mod event;
 mod marks;
 mod notices;
 mod outlet;
+mod portions;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -21,13 +22,14 @@ use myriad_source::Wanted;
 use myriad_translate::{Engine, FindingsChange, MAIN, Outcome};
 use tokio::sync::{mpsc, watch};
 
-pub use self::event::{Event, INBOX_EVENTS_MAX, follow_tenants};
+pub use self::event::{Event, INBOX_EVENTS_MAX, follow_cert_manager, follow_tenants};
 pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
 
 use self::beside::Beside;
 use self::debts::HEAVY_MIN;
 use self::notices::Notices;
+use self::portions::Portions;
 use self::queue::{Holders, Queue};
 use crate::board::Board;
 use crate::live::{Live, Root};
@@ -52,8 +54,10 @@ pub struct Control<O> {
     board: Board,
     live: Live,
     queue: Queue,
-    /// The findings about namespaces that wait.
+    /// The findings about namespaces that wait, or have too many views.
     notices: Notices,
+    /// The cost of views that look at something, as far as it is not charged yet.
+    portions: Portions,
     /// The processor time that this thread has taken.
     processor_time: Box<dyn Fn() -> Duration + Send>,
     /// The views of sidecars.
@@ -90,6 +94,7 @@ impl<O: Outlet> Control<O> {
             live,
             queue: Queue::new(fairness),
             notices: Notices::default(),
+            portions: Portions::default(),
             processor_time: Box::new(clock::processor_time),
             beside: Beside::default(),
             batches: 0,
@@ -190,7 +195,10 @@ impl<O: Outlet> Control<O> {
                     self.translate_views();
                 }
             }
-            Event::Asked(pod, answer) => self.beside.ask(&mut self.engine, &pod, answer),
+            Event::Asked(pod, answer) => {
+                self.beside.ask(&mut self.engine, &pod, answer);
+                self.tell_refused();
+            }
             Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
             Event::Learned(claims) => {
                 self.engine.learn(claims);
@@ -204,6 +212,7 @@ impl<O: Outlet> Control<O> {
                 self.engine.set_tenants(tenants);
                 self.translate_in_time();
             }
+            Event::CertManager(state) => self.engine.set_cert_manager(state),
             // Before the end of the first list, what is not there is not known to be unserved;
             // everything is stated then.
             Event::Restate if !self.is_listed => {}
@@ -221,6 +230,14 @@ impl<O: Outlet> Control<O> {
         }
     }
 
+    /// Tells of Pods whose proxies get no view, since there are too many.
+    fn tell_refused(&mut self) {
+        for (pod, problem) in self.beside.take_refused() {
+            let findings = self.notices.tell_refused(&pod, problem, clock::now());
+            self.find(findings);
+        }
+    }
+
     fn remove_view(&mut self, name: &str) -> bool {
         let was_there = self.engine.remove_view(name);
         if was_there {
@@ -232,9 +249,11 @@ impl<O: Outlet> Control<O> {
     /// Takes away the views whose Pods differ in what selectors name since the last changes, before
     /// anything is translated for them: the proxies come back, and each finds its own.
     fn part_views(&mut self) {
-        let keys = self.engine.take_labels_moved();
-        for view in self.beside.part(&self.engine, &keys) {
-            self.remove_view(&view);
+        let moved = self.engine.take_labels_moved();
+        for (view, by) in self.beside.part(&self.engine, &moved) {
+            if self.engine.part_view(&view, &by) {
+                self.live.view_gone(&view);
+            }
         }
     }
 
@@ -376,16 +395,24 @@ impl<O: Outlet> Control<O> {
             has_run = true;
             self.publish(outcome, since, Vec::new());
             let now = (self.processor_time)();
-            let cost = now.saturating_sub(before);
-            // A light turn says nothing of what the next changes of its namespace cost.
-            if cost >= HEAVY_MIN {
-                self.charge(Holders::of(namespace), cost, None);
-            }
+            self.charge_part(namespace, now.saturating_sub(before));
             if now.saturating_sub(begin) >= TAKING_IN_MAX {
                 break;
             }
         }
         has_run
+    }
+
+    /// Charges a namespace what a part of what was postponed cost. A light one says nothing of what
+    /// its next changes cost; but views go in light ones alone, which add up.
+    fn charge_part(&mut self, namespace: Box<str>, cost: Duration) {
+        let cost = match self.engine.has_visited() {
+            true => self.portions.add(&namespace, cost, clock::now()),
+            false => Some(cost).filter(|cost| *cost >= HEAVY_MIN),
+        };
+        if let Some(cost) = cost {
+            self.charge(Holders::of(namespace), cost, None);
+        }
     }
 
     /// When the first namespace goes that waits for what it owes.
@@ -473,7 +500,7 @@ impl<O: Outlet> Control<O> {
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.outlet.claims(outcome.claims);
-        self.wishes.change(outcome.wishes);
+        self.wishes.change(outcome.wishes, outcome.issuers);
         self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);

@@ -1,11 +1,13 @@
 //! `controller`: watches a cluster, translates, and tells proxies what to serve.
 
+mod acme;
 mod authority;
 mod certificate;
 pub mod claims;
 mod contact;
 mod fleet;
 mod held;
+mod issuers;
 mod outlet;
 mod pods;
 mod roots;
@@ -25,7 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use myriad_admin::Hosts;
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::drain::Drain;
 use myriad_base::hold::Holds;
@@ -40,6 +41,7 @@ use myriad_sync::Views;
 use myriad_translate::{ClaimsChange, Engine, MAIN};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::acme::Issued;
 use crate::board::Board;
 use crate::cli::RawController;
 use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants};
@@ -53,6 +55,7 @@ use crate::settings::{Controller, MeshAuthority};
 use crate::signals::Stop;
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
+use acme::Obtaining;
 use authority::AuthorityKeeper;
 use claims::{Claims, Known};
 use outlet::Fleet;
@@ -96,13 +99,19 @@ fn parts(key: &ObjectKey) -> (Arc<str>, Arc<str>) {
 fn cluster_settings(settings: &Controller, holds: &Holds) -> kubernetes::ClusterSettings {
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
+    let mut kinds: Vec<ObjectKind> = match settings.watches_istio {
+        true => ObjectKind::ALL.into(),
+        false if has_mesh => [&ObjectKind::CORE[..], &[ObjectKind::Pod]].concat(),
+        false => ObjectKind::CORE.into(),
+    };
+    // There are rights to issuers where certificates are obtained.
+    kinds.retain(|kind| !ObjectKind::ISSUERS.contains(kind));
+    if settings.acme.is_some() {
+        kinds.extend(ObjectKind::ISSUERS);
+    }
     kubernetes::ClusterSettings {
         namespaces: namespaces.collect(),
-        kinds: match settings.watches_istio {
-            true => ObjectKind::ALL.into(),
-            false if has_mesh => [&ObjectKind::CORE[..], &[ObjectKind::Pod]].concat(),
-            false => ObjectKind::CORE.into(),
-        },
+        kinds,
         config_map: settings.meaning.nginx_config_map.as_ref().map(parts),
         all_config_maps: settings.watches_config_maps,
         generic_secrets: settings.watches_generic_secrets,
@@ -123,22 +132,20 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let listener = pages::bind(settings.admin, None)?;
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
-    let hosts = settings.admin_hosts.clone();
-    let pages = pages(&metrics, readiness, (&board, &live, &holds), hosts);
+    let pages = pages(&metrics, readiness, (&board, &live, &holds), &settings);
     pages::start(listener, pages, &drain, restart::at_once())?;
     let cluster = Cluster::connect(cluster_settings(&settings, &holds)).await?;
     let client = cluster.client();
     cluster.counters().register(&metrics);
     let lost = contact::keep(client.clone(), settings.lost_after, heard, &metrics);
-    let prepared = prepare(&client, &settings);
+    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
+    let prepared = prepare(&client, &settings, &inbox);
     let (trust, tokens, known) = tokio::select! {
         prepared = prepared => prepared,
         _ = stop.asked() => return Ok(()),
     };
     let (announce, addresses) = watch::channel(None);
-    let views = Views::new();
-    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
-    let pods = KnownPods::default();
+    let (views, pods, wanted) = (Views::new(), KnownPods::default(), Wanted::default());
     let signer = look_after_authority((&client, &pods), &settings, &inbox, &metrics);
     let server = fleet::Server {
         signer,
@@ -163,10 +170,10 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     keep_secrets(keeper, &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
-    let kept = known.claims.clone();
-    let claims = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
-    let wanted = Wanted::default();
-    let looks = Looks::of(&settings, namespaces, pods);
+    let (claims, kept) = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
+    let obtaining = Obtaining::start(&settings, (&cluster, &inbox, &live), word.leads(), &metrics)?;
+    let (wishes, issued) = (obtaining.wishes.clone(), obtaining.issued.clone());
+    let looks = Looks::of(&settings, namespaces, pods, issued);
     follow(cluster, inbox.clone(), looks, wanted.clone());
     follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
@@ -175,9 +182,11 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         let (engine, fair) = (engine(&settings, &trust, kept), fairness(&settings));
         Control::new(engine, fleet, fair, board, live, ready, announce)
             .with_wanted(wanted)
+            .with_wishes(wishes)
             .run(events)
     })?;
     over.await.context("the control thread panicked")?;
+    drop(obtaining);
     drain.start();
     drain.finished().await;
     Ok(())
@@ -215,7 +224,7 @@ fn pages(
     metrics: &Metrics,
     readiness: Readiness,
     (board, live, holds): (&Board, &Live, &Holds),
-    hosts: Hosts,
+    settings: &Controller,
 ) -> Pages {
     let reporter = Reporter {
         role: "controller",
@@ -230,7 +239,7 @@ fn pages(
         metrics: metrics.clone(),
         reporter,
         explainer: Explainer::of_board(board.clone()),
-        hosts,
+        hosts: settings.admin_hosts.clone(),
     }
 }
 
@@ -253,19 +262,20 @@ fn publish_roots(
     namespaces
 }
 
-/// Keeps since when objects claim hosts, beyond this process; returns where it is told.
+/// Keeps since when objects claim hosts, beyond this process; returns where it is told, and what
+/// was kept before.
 fn keep_claims(
     (client, settings): (&Client, &Controller),
     inbox: &mpsc::Sender<Event>,
     leads: Claim,
     known: Known,
     drain: &Drain,
-) -> Claims {
-    let claims = Claims::default();
+) -> (Claims, ClaimsChange) {
+    let (claims, kept) = (Claims::default(), known.claims.clone());
     let place = (client.clone(), settings.namespace.clone());
     let keeper = claims::ClaimKeeper::new(place, claims.clone(), inbox.clone(), leads, known);
     drop(task::spawn("claims", keeper.keep(drain.holder())));
-    claims
+    (claims, kept)
 }
 
 /// Lets everything be replaced in time that the replicas share by Secrets: the trust, and the keys
@@ -322,8 +332,12 @@ fn look_after_authority(
 }
 
 /// Asks until what nothing works without is there: the shared trust, the keys of tokens, and what
-/// is known of claims to hosts.
-async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>, Known) {
+/// is known of claims to hosts. Orders of certificates that are there are in the inbox by then.
+async fn prepare(
+    client: &Client,
+    settings: &Controller,
+    inbox: &mpsc::Sender<Event>,
+) -> (Trust, Arc<Tokens>, Known) {
     let trust = loop {
         match prepare_trust(client, &settings.namespace).await {
             Ok(trust) => break trust,
@@ -340,6 +354,7 @@ async fn prepare(client: &Client, settings: &Controller) -> (Trust, Arc<Tokens>,
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
     let known = claims::load(client, &settings.namespace).await;
+    acme::follow_orders(client, settings, inbox).await;
     let (client, refreshed) = (client.clone(), tokens.clone());
     drop(task::spawn("token keys", async move {
         loop {
@@ -372,13 +387,23 @@ struct Looks {
     namespaces: Namespaces,
     /// Where there is a mesh.
     pods: Option<KnownPods>,
+    /// Where certificates are obtained.
+    issued: Option<Issued>,
 }
 
 impl Looks {
-    fn of(settings: &Controller, namespaces: Namespaces, pods: KnownPods) -> Self {
+    fn of(
+        settings: &Controller,
+        namespaces: Namespaces,
+        pods: KnownPods,
+        issued: Option<Issued>,
+    ) -> Self {
         let has_mesh = settings.meaning.trust_domain.is_some();
-        let pods = has_mesh.then_some(pods);
-        Looks { namespaces, pods }
+        Looks {
+            namespaces,
+            pods: has_mesh.then_some(pods),
+            issued,
+        }
     }
 }
 
@@ -403,6 +428,9 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, looks: Looks, wanted
             looks.namespaces.look(&batch);
             if let Some(pods) = &looks.pods {
                 pods.look(&batch);
+            }
+            if let Some(issued) = &looks.issued {
+                issued.look(&batch);
             }
             if inbox.send(Event::Changed(batch)).await.is_err() {
                 return;

@@ -1,10 +1,16 @@
 //! When commits became live: known from the roots that proxies acknowledge.
 //!
-//! A commit is live when every connected proxy has reported the root of its snapshot, or that of
-//! a later one. Positions cannot say that: commits between two positions share the first. A
+//! A commit is live when every connected gateway has reported the root of its snapshot, or that of
+//! a later one; where there is no gateway, every sidecar. Whoever may run a Pod may have its
+//! sidecar report nothing, so that beside gateways sidecars count for objects of their own
+//! namespace alone. Positions cannot say that: commits between two positions share the first. A
 //! proxy that has not reported any root yet is not waited for: it may be fetching everything.
 
+mod awaited;
+mod crowd;
+mod refusals;
 mod report;
+mod slow;
 #[cfg(test)]
 mod tests;
 
@@ -12,13 +18,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use myriad_api::{Finding, ObjectKey, Severity, one_line};
+use myriad_api::{Finding, ObjectKey, one_line};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Gauge, Histogram, Metrics};
 use myriad_model::{Digest, Key, Position};
 use myriad_translate::FindingsChange;
 
+pub use self::awaited::AwaitedResource;
+pub use self::refusals::{REFUSALS_MAX, REFUSERS_MAX, RefusedResource, Speaker};
 pub use self::report::{LiveReport, ObjectReport, ProxyReport, by_kind};
+
+use self::crowd::Crowd;
+use self::refusals::Refusals;
 
 /// The most commits that are remembered; of older ones nobody learns any more when they became
 /// live.
@@ -29,13 +40,6 @@ pub const ROOTS_MAX: usize = 65_536;
 
 /// The most objects whose last commit is remembered; the others count as older.
 pub const OBJECTS_MAX: usize = 32_768;
-
-/// The most refused resources that are remembered.
-pub const REFUSALS_MAX: usize = 1_000;
-
-/// The most proxies that are remembered to have refused a resource. When all of them are gone,
-/// so is what is said of it: who still refuses it says so when it connects again.
-pub const REFUSERS_MAX: usize = 20;
 
 /// The most objects of which people are told that they are slow.
 pub const SLOW_MAX: usize = 100;
@@ -73,17 +77,8 @@ pub struct Newcomer {
     pub instance: String,
     /// The newest schema that it understands.
     pub schema: u32,
-}
-
-/// A resource that a proxy refused.
-#[derive(Debug)]
-pub struct RefusedResource {
-    /// The resource.
-    pub key: Key,
-    /// The object that it came from.
-    pub object: Option<ObjectKey>,
-    /// The reason.
-    pub reason: String,
+    /// The one in whose name it speaks.
+    pub speaker: Speaker,
 }
 
 /// The root of a view, by its name.
@@ -102,20 +97,24 @@ struct State {
     /// Up to which commit all is live.
     live: u64,
     proxies: BTreeMap<u64, Proxy>,
-    /// How many proxies that are behind have reached which commit.
-    reached: BTreeMap<u64, usize>,
-    in_step: InStep,
+    /// How far the proxies of the operator have got.
+    gateways: Crowd,
+    /// How far those of namespaces have.
+    sidecars: Crowd,
     /// The commits that objects last changed by, and which objects were noted in which order.
     objects: HashMap<ObjectKey, u64>,
     noted: VecDeque<(ObjectKey, u64)>,
-    refusals: BTreeMap<Key, Refusal>,
+    refusals: Refusals,
     slow: BTreeSet<Arc<Finding>>,
+    /// Resources whose next change is awaited, and the commit that has it once it has come. There
+    /// are as many as those who wait.
+    awaited: HashMap<Key, Option<u64>>,
     /// Changes of resources so far.
     resources: u64,
 }
 
 struct Committed {
-    /// The views that it changed, and their roots after it.
+    /// The views that it changed, in their order, and their roots after it.
     roots: Vec<Root>,
     since: Instant,
     since_unix: i64,
@@ -125,14 +124,6 @@ struct Committed {
     live: Option<(i64, Duration)>,
     /// Changes of resources up to here.
     resources: u64,
-}
-
-/// The proxies that serve all there is for them, by view. They have reached every commit that does
-/// not change their view, so that one costs the proxies of the views that it changes.
-#[derive(Default)]
-struct InStep {
-    streams: HashMap<Arc<str>, BTreeSet<u64>>,
-    count: usize,
 }
 
 struct Proxy {
@@ -145,12 +136,6 @@ struct Proxy {
     refused: u64,
 }
 
-struct Refusal {
-    finding: Arc<Finding>,
-    /// Some of those who refused it, at most [`REFUSERS_MAX`].
-    streams: BTreeSet<u64>,
-}
-
 impl Live {
     /// A state before anything is seen.
     pub fn new(metrics: &Metrics) -> Live {
@@ -159,7 +144,7 @@ impl Live {
             seconds: Histogram::new(BUCKETS),
             behind: Gauge::default(),
         };
-        let help = "From a change's arrival to the moment when every connected proxy serves it";
+        let help = "From a change's arrival to the moment when every gateway serves it";
         metrics.register("live_seconds", help, live.seconds.clone());
         let help = "Connected proxies that do not serve the newest commit yet";
         metrics.register("proxies_behind", help, live.behind.clone());
@@ -180,10 +165,13 @@ impl Live {
         let mut state = self.lock();
         let mut change = FindingsChange::default();
         if !roots.is_empty() {
+            let number = state.newest + 1;
             for key in resources {
                 state.resources += 1;
-                let refusal = state.refusals.remove(key);
-                change.removed.extend(refusal.map(|it| it.finding));
+                if let Some(awaited) = state.awaited.get_mut(key) {
+                    *awaited = Some(number);
+                }
+                change.removed.extend(state.refusals.forget(key));
             }
             state.note_commit(roots, since);
         }
@@ -209,8 +197,8 @@ impl Live {
             position: Position::default(),
             refused: 0,
         };
+        state.crowd_mut(&proxy.newcomer.speaker).count(0);
         state.proxies.insert(stream, proxy);
-        *state.reached.entry(0).or_default() += 1;
         self.settle(&mut state);
     }
 
@@ -235,7 +223,8 @@ impl Live {
         };
         let after = number.unwrap_or(before).max(before);
         if after != before {
-            state.leave(before);
+            let speaker = proxy.newcomer.speaker.clone();
+            state.crowd_mut(&speaker).leave(before);
             state.reach(stream, after);
             self.settle(&mut state);
         }
@@ -253,29 +242,12 @@ impl Live {
         let Some(proxy) = state.proxies.get_mut(&stream) else {
             return change;
         };
-        proxy.refused += refused.len() as u64 + omitted;
-        for it in refused {
-            if let Some(known) = state.refusals.get_mut(&it.key) {
-                if known.streams.len() < REFUSERS_MAX {
-                    known.streams.insert(stream);
-                }
-                continue;
-            }
-            if state.refusals.len() >= REFUSALS_MAX {
-                break;
-            }
-            let finding = Arc::new(Finding {
-                severity: Severity::Error,
-                object: it.object,
-                field: String::new(),
-                message: format!("a proxy refused {}: {}", it.key, it.reason),
-                remedy: "change the object; until then its last good version is served".into(),
-                place: None,
-            });
-            change.added.push(finding.clone());
-            let streams = BTreeSet::from([stream]);
-            state.refusals.insert(it.key, Refusal { finding, streams });
-        }
+        let count = omitted.saturating_add(refused.len() as u64);
+        proxy.refused = proxy.refused.saturating_add(count);
+        let speaker = proxy.newcomer.speaker.clone();
+        let refused = refused.into_iter();
+        let new = refused.filter_map(|it| state.refusals.add((stream, &speaker), it));
+        change.added.extend(new);
         change.added.sort();
         change
     }
@@ -287,19 +259,14 @@ impl Live {
         let Some(proxy) = state.proxies.remove(&stream) else {
             return change;
         };
+        let crowd = state.crowd_mut(&proxy.newcomer.speaker);
         match proxy.reached {
-            Some(number) => state.leave(number),
-            None => state.in_step.remove(&proxy.newcomer.view, stream),
+            Some(number) => crowd.leave(number),
+            None => crowd.in_step.remove(&proxy.newcomer.view, stream),
         }
         if proxy.refused > 0 {
-            state.refusals.retain(|_, refusal| {
-                let was_there = refusal.streams.remove(&stream);
-                let is_last = was_there && refusal.streams.is_empty();
-                change
-                    .removed
-                    .extend(is_last.then(|| refusal.finding.clone()));
-                !is_last
-            });
+            let gone = state.refusals.leave((stream, &proxy.newcomer.speaker));
+            change.removed.extend(gone);
         }
         self.settle(&mut state);
         change
@@ -353,11 +320,13 @@ impl Live {
         let noted = state.objects.get(object).copied();
         let number = noted.unwrap_or(1);
         let commit = state.commit(number);
-        let missing = state.missing(number);
+        let missing: Vec<_> = state.missing(object, number).collect();
+        let proxies_total = state.concerned_by(object).count();
+        let shown = missing.iter().take(MISSING_SHOWN_MAX);
         ObjectReport {
-            proxies_total: state.proxies.len(),
-            live: state.proxies.len() - state.missing(number).count(),
-            missing: missing.take(MISSING_SHOWN_MAX).map(str::to_owned).collect(),
+            proxies_total,
+            live: proxies_total - missing.len(),
+            missing: shown.map(|name| (*name).to_owned()).collect(),
             changed_unix: commit.map(|commit| commit.since_unix),
             live_since_unix: commit.and_then(|commit| Some(commit.live?.0)),
             live_after_ms: commit.and_then(|commit| u64::try_from(commit.live?.1.as_millis()).ok()),
@@ -394,26 +363,13 @@ impl Live {
     }
 }
 
-impl InStep {
-    fn insert(&mut self, view: &Arc<str>, stream: u64) {
-        let streams = self.streams.entry(view.clone()).or_default();
-        self.count += usize::from(streams.insert(stream));
-    }
-
-    fn remove(&mut self, view: &str, stream: u64) {
-        if let Some(streams) = self.streams.get_mut(view) {
-            self.count -= usize::from(streams.remove(&stream));
-            if streams.is_empty() {
-                self.streams.remove(view);
-            }
-        }
-    }
-
-    /// Takes out all proxies of a view.
-    fn take(&mut self, view: &str) -> BTreeSet<u64> {
-        let streams = self.streams.remove(view).unwrap_or_default();
-        self.count -= streams.len();
-        streams
+impl Committed {
+    /// Whether it changed a view.
+    fn changes(&self, view: &str) -> bool {
+        let roots = &self.roots;
+        roots
+            .binary_search_by(|(known, _)| (**known).cmp(view))
+            .is_ok()
     }
 }
 
@@ -440,16 +396,24 @@ impl State {
         self.commits.get_mut(usize::try_from(place).ok()?)
     }
 
-    /// The commit that all have reached who have reached any.
+    /// The commit that all gateways have reached that have reached any; where there are none, all
+    /// sidecars.
     fn least(&self) -> Option<u64> {
-        let behind = self.reached.range(1..).next().map(|(number, _)| *number);
-        behind.or((self.in_step.count > 0).then_some(self.newest))
+        let gateways = self.gateways.least(self.newest);
+        gateways.or_else(|| self.sidecars.least(self.newest))
     }
 
     /// How many proxies have reached the newest commit.
     fn count_in_step(&self) -> usize {
-        let newest = self.reached.get(&self.newest).copied();
-        self.in_step.count + newest.unwrap_or(0)
+        let crowds = [&self.gateways, &self.sidecars];
+        crowds.map(|it| it.count_in_step(self.newest)).iter().sum()
+    }
+
+    fn crowd_mut(&mut self, speaker: &Speaker) -> &mut Crowd {
+        match speaker {
+            Speaker::Operator => &mut self.gateways,
+            Speaker::Namespace(_) => &mut self.sidecars,
+        }
     }
 
     /// Notes the commit that a proxy has reached.
@@ -457,16 +421,21 @@ impl State {
         let Some(proxy) = self.proxies.get_mut(&stream) else {
             return;
         };
+        let crowd = match proxy.newcomer.speaker {
+            Speaker::Operator => &mut self.gateways,
+            Speaker::Namespace(_) => &mut self.sidecars,
+        };
         if number == self.newest {
             proxy.reached = None;
-            self.in_step.insert(&proxy.newcomer.view, stream);
+            crowd.in_step.insert(&proxy.newcomer.view, stream);
         } else {
             proxy.reached = Some(number);
-            *self.reached.entry(number).or_default() += 1;
+            crowd.count(number);
         }
     }
 
-    fn note_commit(&mut self, roots: Vec<Root>, since: Instant) {
+    fn note_commit(&mut self, mut roots: Vec<Root>, since: Instant) {
+        roots.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         while self.commits.len() >= COMMITS_MAX || self.roots.len() >= ROOTS_MAX {
             let Some(oldest) = self.commits.pop_front() else {
                 break;
@@ -498,7 +467,9 @@ impl State {
     /// others that were in step have reached it.
     fn leave_behind(&mut self, roots: &[Root]) {
         for (view, _) in roots {
-            for stream in self.in_step.take(view) {
+            let gateways = self.gateways.in_step.take(view);
+            let sidecars = self.sidecars.in_step.take(view);
+            for stream in gateways.into_iter().chain(sidecars) {
                 self.reach(stream, self.newest - 1);
             }
         }
@@ -520,25 +491,27 @@ impl State {
         }
     }
 
-    fn leave(&mut self, number: u64) {
-        if let Some(count) = self.reached.get_mut(&number) {
-            *count -= 1;
-            if *count == 0 {
-                self.reached.remove(&number);
-            }
-        }
+    /// The proxies that count for an object.
+    fn concerned_by(&self, object: &ObjectKey) -> impl Iterator<Item = &Proxy> {
+        let proxies = self.proxies.values();
+        proxies.filter(move |proxy| proxy.newcomer.speaker.may_speak_of(object))
     }
 
-    /// The proxies that have not reached a commit, by the names they give themselves.
-    fn missing(&self, number: u64) -> impl Iterator<Item = &str> {
-        let proxies = self.proxies.values();
-        proxies
-            .filter(move |proxy| proxy.reached(self.newest) < number)
-            .map(|proxy| &*proxy.newcomer.instance)
+    /// The names that proxies give themselves which count for an object and have said nothing yet,
+    /// or have not reached a commit that changed their view.
+    fn missing(&self, object: &ObjectKey, number: u64) -> impl Iterator<Item = &str> {
+        let commit = self.commit(number);
+        let lacks = move |proxy: &&Proxy| {
+            let reached = proxy.reached(self.newest);
+            let is_of_view = commit.is_none_or(|commit| commit.changes(&proxy.newcomer.view));
+            reached < number && (reached == 0 || is_of_view)
+        };
+        let concerned = self.concerned_by(object).filter(lacks);
+        concerned.map(|proxy| &*proxy.newcomer.instance)
     }
 
     fn refusals(&self, is_wanted: impl Fn(Option<&ObjectKey>) -> bool) -> Vec<String> {
-        let refusals = self.refusals.values();
+        let refusals = self.refusals.iter();
         refusals
             .filter(|refusal| is_wanted(refusal.finding.object.as_ref()))
             .map(|refusal| {
@@ -552,37 +525,5 @@ impl State {
                 ))
             })
             .collect()
-    }
-
-    fn find_slow(&self, now: Instant) -> BTreeSet<Arc<Finding>> {
-        let is_slow = |number: u64| {
-            let commit = self.commit(number);
-            number > self.live
-                && commit.is_some_and(|it| now.saturating_duration_since(it.since) > SLOW_AFTER)
-        };
-        if self.least().is_none() || !is_slow(self.first().max(self.live + 1)) {
-            return BTreeSet::new();
-        }
-        let objects = self.objects.iter().filter(|(_, number)| is_slow(**number));
-        let mut objects: Vec<_> = objects.collect();
-        objects.sort();
-        objects.truncate(SLOW_MAX);
-        let finding = |(object, number): (&ObjectKey, &u64)| {
-            let behind = self.proxies.values();
-            let behind = behind.filter(|it| (1..*number).contains(&it.reached(self.newest)));
-            let mut names = behind.map(|proxy| &*proxy.newcomer.instance);
-            let first = names.next().unwrap_or_default();
-            Arc::new(Finding::new(
-                Severity::Warning,
-                object,
-                "",
-                format!(
-                    "is not live on every proxy after {} s",
-                    SLOW_AFTER.as_secs()
-                ),
-                format!("see why proxy {first} is behind: myriad status"),
-            ))
-        };
-        objects.into_iter().map(finding).collect()
     }
 }

@@ -1,11 +1,10 @@
 //! `serve`: the whole pipe in one process, both ends sharing one snapshot.
 
+mod files;
 mod here;
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -18,10 +17,9 @@ use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
 use myriad_proxy::{Inherited, Proxy};
 use myriad_source::Wanted;
-use myriad_source::directory::{Directory, Known, Locator};
+use myriad_source::directory::Locator;
 use myriad_translate::Engine;
 use socket2::{Domain, Socket, Type};
-use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +34,7 @@ use crate::live::Live;
 use crate::pages::{self, Pages};
 use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
-use crate::signals::{self, Stop};
+use crate::signals::Stop;
 use crate::status::report::Reporter;
 use crate::wishes::Wishes;
 use crate::{descriptors, greeting, mesh, settings, tickets};
@@ -261,8 +259,8 @@ fn reserve(
     Ok(socket)
 }
 
-/// The control thread: source and control loop take turns on it, so that a change crosses no
-/// thread between the kernel's notice and the proxy's tables.
+/// The control thread: what has been read comes to its inbox, and what follows goes to the proxy's
+/// tables.
 fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -318,13 +316,12 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let from = from.unwrap_or_else(restart::at_once);
         pages::start(listener, pages, &drain, from)?;
         let longest = settings.traffic.drain_longest();
-        let here = Here::new(proxy, live.clone(), is_live, longest).with_acme(obtaining);
+        let here = Here::new(proxy, live.clone(), is_live, longest).with_acme(Some(obtaining));
         let fairness = fairness(&settings);
-        Control::new(engine, here, fairness, board, live, ready, announce)
+        let control = Control::new(engine, here, fairness, board, live, ready, announce)
             .with_wanted(wanted)
-            .with_wishes(wishes)
-            .run(events)
-            .await;
+            .with_wishes(wishes);
+        Box::pin(control.run(events)).await;
         drain.start();
         drain.finished().await;
         drop((reserved, succession));
@@ -332,22 +329,19 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
     })
 }
 
-/// Starts to obtain certificates, where the settings say how.
+/// Starts to obtain certificates, of the issuer of the settings and of those that objects make.
 fn start_acme(
     settings: &settings::Serve,
     (inbox, wishes): (&mpsc::Sender<Event>, &Wishes),
     metrics: &Metrics,
-) -> anyhow::Result<Option<Acme>> {
-    let start = |it: &settings::AcmeSettings| {
-        let around = acme::Surroundings {
-            inbox: inbox.clone(),
-            wishes: wishes.clone(),
-            names: settings.traffic.names.clone(),
-            http: settings.listeners.http,
-        };
-        Acme::start(it, around, metrics)
+) -> anyhow::Result<Acme> {
+    let around = acme::Surroundings {
+        inbox: inbox.clone(),
+        wishes: wishes.clone(),
+        names: settings.traffic.names.clone(),
+        http: settings.listeners.http,
     };
-    settings.acme.as_ref().map(start).transpose()
+    Acme::start(&settings.acme, around, metrics)
 }
 
 /// The reporter of the status page. Removals are never held, since files say what people want.
@@ -400,47 +394,6 @@ fn offer(
     })
 }
 
-/// Passes on what changes in a directory. The list is complete once all are that were `unlisted`.
-async fn follow(
-    mut directory: Directory,
-    mut hangup: Signal,
-    unlisted: Rc<Cell<usize>>,
-    inbox: mpsc::Sender<Event>,
-    wanted: Wanted,
-) {
-    loop {
-        let mut batch = tokio::select! {
-            batch = directory.next() => batch,
-            keys = wanted.next() => {
-                directory.read_again(keys);
-                continue;
-            }
-            _ = hangup.recv() => {
-                tracing::info!("SIGHUP: every file is looked at again");
-                directory.look_again();
-                continue;
-            }
-        };
-        if batch.synced {
-            unlisted.set(unlisted.get().saturating_sub(1));
-            batch.synced = unlisted.get() == 0;
-        }
-        if inbox.send(Event::Changed(batch)).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Asks every directory for the objects that are wanted: one of them has each.
-async fn share_out(wanted: Wanted, each: Vec<Wanted>) {
-    loop {
-        let keys = wanted.next().await;
-        for one in &each {
-            one.add(keys.iter().cloned());
-        }
-    }
-}
-
 /// Starts what fills the inbox; returns how to find an object's file, where there are files.
 fn start_source(
     settings: &settings::Serve,
@@ -450,21 +403,8 @@ fn start_source(
 ) -> anyhow::Result<Option<Locator>> {
     match input {
         Input::Directory => {
-            let known = Known::default();
-            known.counters().register(metrics);
-            let unlisted = Rc::new(Cell::new(settings.paths.len()));
-            let paths = settings.paths.iter().map(|path| (path, Wanted::default()));
-            let paths: Vec<(_, Wanted)> = paths.collect();
-            let each: Vec<Wanted> = paths.iter().map(|(_, wanted)| wanted.clone()).collect();
-            task::spawn_local("wanted", share_out(wanted.clone(), each));
-            for (path, wanted) in paths {
-                let root = myriad_source::Settings::new(path);
-                let directory = Directory::open_beside(root, &known)?;
-                let (hangup, unlisted) = (signals::hangup()?, unlisted.clone());
-                let source = follow(directory, hangup, unlisted, inbox.clone(), wanted);
-                task::spawn_local("source", source);
-            }
-            Ok(Some(known.locator()))
+            let around = (inbox, wanted.clone());
+            Ok(Some(files::start(settings.paths.clone(), around, metrics)?))
         }
         Input::Inbox(mut batches) => {
             task::spawn_local("source", async move {

@@ -5,6 +5,7 @@ mod address;
 mod bounds;
 mod captures;
 mod endpoints;
+mod engine;
 mod hold;
 mod introductions;
 mod limits;
@@ -31,7 +32,9 @@ use myriad_base::metrics::Metrics;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
-use myriad_translate::{Bounds, CatchAll, GatewayCredentials, GatewayPorts, Hsts, MAIN, Tenants};
+use myriad_translate::{
+    Bounds, CertManager, GatewayCredentials, GatewayPorts, Hsts, MAIN, Tenants,
+};
 
 use crate::cli::endpoints::RawEndpoints;
 use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
@@ -66,8 +69,8 @@ pub struct Serve {
     pub traffic: Traffic,
     /// How objects are read.
     pub meaning: Meaning,
-    /// How certificates are obtained; none where nobody asks for that.
-    pub acme: Option<AcmeSettings>,
+    /// How certificates are obtained.
+    pub acme: AcmeSettings,
 }
 
 /// Settings of `controller`.
@@ -103,6 +106,10 @@ pub struct Controller {
     pub listeners: Listeners,
     /// Which Pods get a proxy on their way into the cluster; none if none do.
     pub injection: Option<Injection>,
+    /// How certificates are obtained; none where they are not.
+    pub acme: Option<AcmeSettings>,
+    /// The servers of DNS that are asked for that; those of the system where there is none.
+    pub resolvers: Vec<SocketAddr>,
     /// The address of the admin pages.
     pub admin: SocketAddr,
     /// The names by which admin pages are called, beside addresses.
@@ -252,7 +259,7 @@ impl Serve {
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             traffic: Traffic::read(&raw.traffic, &mut problems),
             meaning: Meaning::read(&raw.meaning, &mut problems),
-            acme: acme::read(&raw.acme, &mut problems),
+            acme: acme::read(&raw.acme, &raw.acme_state.acme_state_dir, &mut problems),
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
@@ -275,10 +282,12 @@ impl Serve {
 
     /// The settings of the engine. The ports are those that are really bound.
     pub fn translate(&self) -> myriad_translate::Settings {
-        let issuers = self.acme.iter().map(|_| ISSUER.into());
+        let issuers = self.acme.issuer.iter().map(|_| ISSUER.into());
         myriad_translate::Settings {
             own: vec![self.admin],
             issuers: Some(issuers.collect()),
+            // Files are nobody's but this process's.
+            cert_manager: CertManager::Absent,
             ..self.listeners.translate(self.meaning.translate())
         }
     }
@@ -335,6 +344,8 @@ impl Controller {
             lost_after: Duration::from_secs(raw.contact.lost_after.into()),
             listeners,
             injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
+            acme: acme::of_cluster(&raw.acme, &raw.cluster_acme, &mut problems),
+            resolvers: names::servers(&raw.cluster_acme.resolver, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             meaning,
@@ -350,10 +361,13 @@ impl Controller {
 
     /// The settings of the engine.
     pub fn translate(&self) -> myriad_translate::Settings {
+        let issuer = self.acme.as_ref().and_then(|acme| acme.issuer.as_ref());
+        let issuers = issuer.iter().map(|_| ISSUER.into());
         myriad_translate::Settings {
             // Objects are of tenants, and their history is seen and kept.
             late_claims: true,
-            issuers: Some(BTreeSet::new()),
+            issuers: Some(issuers.collect()),
+            issuer_namespace: self.namespace.as_str().into(),
             ..self.listeners.translate(self.meaning.translate())
         }
     }
@@ -478,56 +492,6 @@ impl Meaning {
     /// Signals cannot be listened to.
     pub fn tenants_followed(&self, metrics: &Metrics) -> io::Result<Option<Followed>> {
         Followed::of(self.tenants_file.clone(), &self.tenants, metrics)
-    }
-
-    /// The settings of the engine, where nothing is served.
-    pub fn translate(&self) -> myriad_translate::Settings {
-        let catch_all = self.catch_all_namespaces.clone();
-        let credentials = self.sharing.credentials;
-        myriad_translate::Settings {
-            class_name: self.ingress_class.as_str().into(),
-            controller_name: self.controller_class.as_str().into(),
-            serve_classless: self.serves_classless,
-            host_sharing: self.sharing.hosts,
-            wildcard_sharing: self.sharing.wildcards.clone(),
-            // Who writes the directory has the machine, and with it every Secret.
-            gateway_credentials: credentials.unwrap_or(GatewayCredentials::Any),
-            catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
-            ignore_annotations: self.ignore_annotations.clone(),
-            nginx_config_map: self.nginx_config_map.clone(),
-            hsts: self.hsts,
-            default_certificate: self.default_certificate.clone(),
-            gateway_labels: self.gateway_labels.clone(),
-            gateway_namespace: self.gateway_namespace.as_str().into(),
-            views: self.gateways.views.clone(),
-            root_namespace: self.mesh.root_namespace.clone(),
-            providers: self.mesh.providers.clone(),
-            telemetry: self.mesh.telemetry.clone(),
-            sidecars: self.trust_domain.is_some(),
-            trust_domain: self.trust_domain().into(),
-            trust_domain_aliases: self.trust_domain_aliases(),
-            cluster_domain: self.cluster_domain.as_str().into(),
-            passes_underscores: self.passes_underscores,
-            gateway_ports: self.gateway_ports.clone(),
-            endpoints: self.endpoints.clone(),
-            bounds: self.bounds,
-            tenants: self.tenants.clone(),
-            regexes_per_host: self.regexes_per_host,
-            allows_any: self.mesh.allows_any,
-            ..myriad_translate::Settings::default()
-        }
-    }
-
-    /// The start of identities, behind `spiffe://`.
-    fn trust_domain(&self) -> &str {
-        let domain = self.trust_domain.as_ref();
-        domain.map_or(DEFAULT_TRUST_DOMAIN, |it| &it.own)
-    }
-
-    fn trust_domain_aliases(&self) -> Vec<Box<str>> {
-        let domain = self.trust_domain.iter();
-        let aliases = domain.flat_map(|it| it.aliases.iter());
-        aliases.map(|it| it.as_str().into()).collect()
     }
 
     /// Checks settings of commands that read files and serve nothing.

@@ -175,6 +175,7 @@ impl Objects {
             secret_type: "kubernetes.io/tls".into(),
             tls: Ok(TlsPair { chain, key }),
             trust: Ok(None),
+            keys: None,
         })))
     }
 

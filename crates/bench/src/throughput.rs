@@ -31,7 +31,7 @@ use latency::LatencyRow;
 use memory::MemoryRow;
 use report::{Row, Turn};
 use silent::{Flood, SilentRow};
-use subject::{Ground, Peer, Subject};
+use subject::{Builds, Ground, Peer, Subject};
 use traffic::{Plan, Traffic};
 use work::{Case, Work};
 
@@ -53,6 +53,9 @@ pub struct ThroughputArgs {
     /// The binary of Myriad; without it a process of this program serves by the same code.
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// The binary of another build of Myriad, as one more peer.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Rounds; in each, all have their turn.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -110,8 +113,12 @@ fn measure(args: &ThroughputArgs, keys: Keys, cases: &[Case]) -> anyhow::Result<
     let (proxy, rest) = machine.split(1)?;
     let ground = Ground::prepare(args.names, args.paths, keys)?;
     let connections = cases.iter().map(|case| case.connections).max();
-    let (binary, connections) = (args.binary.as_deref(), connections.unwrap_or(1));
-    let mut subjects = ground.start(&args.against, binary, connections, &proxy)?;
+    let builds = Builds {
+        now: args.binary.as_deref(),
+        before: args.before.as_deref(),
+    };
+    let connections = connections.unwrap_or(1);
+    let mut subjects = ground.start(&args.against, builds, connections, &proxy)?;
     // The backend and the traffic are threads of this process.
     rest.pin_process()?;
     std::thread::sleep(if args.short { Duration::ZERO } else { SETTLING });

@@ -1,5 +1,6 @@
 //! A certificate authority that speaks ACME, with its server of names, for one story.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use myriad_lab::pebble::{self, Pebble, PebbleNames, PebbleSettings};
@@ -18,6 +19,8 @@ pub const REFUSED: &str = "refused.test";
 pub struct CertificateAuthority {
     pebble: Option<Pebble>,
     names: PebbleNames,
+    /// The server of names that it asks.
+    resolver: SocketAddr,
     /// The authority of the certificate of its directory.
     own: Authority,
     port: u16,
@@ -52,12 +55,14 @@ impl CertificateAuthority {
     /// Where the server of names does not start.
     pub fn down() -> CertificateAuthority {
         let names = PebbleNames::start(&program("MYRIAD_PEBBLE_NAMES"));
+        let names = names.expect("the server of names starts");
         let own = Authority::new();
         let folder = tempfile::tempdir().expect("a directory");
         std::fs::write(folder.path().join("directory.pem"), own.root()).expect("a file");
         CertificateAuthority {
             pebble: None,
-            names: names.expect("the server of names starts"),
+            resolver: names.address,
+            names,
             own,
             port: free_port(),
             http: free_port(),
@@ -82,6 +87,13 @@ impl CertificateAuthority {
         self
     }
 
+    /// The same, which asks another server of names, as does whoever is served by it.
+    #[must_use]
+    pub fn with_names_at(mut self, address: SocketAddr) -> Self {
+        self.resolver = address;
+        self
+    }
+
     /// Starts it. It knows nothing of what was before.
     pub fn rise(&mut self) {
         self.pebble = None;
@@ -102,7 +114,7 @@ impl CertificateAuthority {
             port,
             http_port: self.http,
             tls_port: self.https,
-            names: self.names.address,
+            names: self.resolver,
             nonce_reject: NONCE_REJECT,
             refused: &[REFUSED],
             binding: binding.map(|(id, key)| (&**id, &**key)),
@@ -134,7 +146,7 @@ impl CertificateAuthority {
             format!("--acme-ca={}", self.directory_root().display()),
             format!("--acme-proof={}", self.http),
             format!("--acme-state-dir={}", state.display()),
-            format!("--resolver={}", self.names.address),
+            format!("--resolver={}", self.resolver),
         ]
     }
 

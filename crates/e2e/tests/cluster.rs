@@ -6,10 +6,12 @@
 
 mod cluster {
     mod cert_manager;
+    mod certificates;
     mod claims;
     mod extremes;
     mod identity;
     mod injection;
+    mod issuers;
     mod istio;
     mod measured;
     mod mesh;

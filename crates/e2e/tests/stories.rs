@@ -6,6 +6,7 @@
 
 mod stories {
     mod acme;
+    mod acme_dns;
     mod annotations;
     mod authorizer;
     mod bad_input;

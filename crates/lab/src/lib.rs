@@ -14,6 +14,7 @@
     reason = "what takes minutes to be built is named to the one who waits"
 )]
 
+pub mod bind;
 pub mod cluster;
 pub mod image;
 pub mod name_server;

@@ -13,18 +13,20 @@ mod issuer;
 mod order;
 mod registered;
 mod renewal;
+mod solver;
 
 pub use chain::{ChainError, IssuedChain, check_chain};
 pub use desk::{
     Bounds, CertificateWish, Desk, DeskCounts, Effect, StepOutcome, StepTrouble, Task, TaskStep,
     TroubleNotice,
 };
-pub use issuer::{AcmeIssuer, Binding, BindingKey, ChallengeKind, Directory};
+pub use issuer::{AcmeIssuer, Binding, BindingKey, ChallengeKind, Directory, KeyKind};
 pub use order::{
-    Challenge, ORDER_BYTES_MAX, Order, OrderKey, OrderStage, OrderTextError, PlacedOrder,
+    Challenge, DnsRecord, ORDER_BYTES_MAX, Order, OrderKey, OrderStage, OrderTextError, PlacedOrder,
 };
 pub use registered::registered_domain;
 pub use renewal::{HeldCertificate, RenewalWindow};
+pub use solver::{DnsSolver, DnsWebhook, TsigAlgorithm, TsigKey, TsigSecret};
 
 /// The most names of one certificate: the fewest that a large authority takes.
 pub const NAMES_MAX: usize = 100;

@@ -116,6 +116,7 @@ const RIGHTS: &[Right] = &[
         false,
     ),
     (CONTROLLER, "create", "secrets", "tenant", false),
+    (CONTROLLER, "patch", "secrets", "tenant", false),
     (CONTROLLER, "delete", "secrets", NAMESPACE, false),
     (CONTROLLER, "update", "secrets", NAMESPACE, false),
     (CONTROLLER, "update", "configmaps", "tenant", false),

@@ -22,7 +22,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 16] = [
+const PROGRAMS: [Program; 17] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -66,6 +66,11 @@ const PROGRAMS: [Program; 16] = [
     Program {
         name: "openssl",
         package: "openssl",
+    },
+    // Takes updates of zones. Where its package starts a service, that has a port of its own.
+    Program {
+        name: "named",
+        package: "bind9",
     },
     // Scans the TLS that we speak as the public does.
     Program {

@@ -1,5 +1,5 @@
-//! Requests to authorities: over TLS, a few connections that are kept, and bounds on everything
-//! that comes back.
+//! Requests to authorities, and to webhooks: over TLS, a few connections that are kept, and bounds
+//! on everything that comes back.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HOST, HeaderValue, RETRY_AFTER};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -19,6 +19,7 @@ use myriad_pki::acme::clerk::{BodyWrapper, Busy, BytesResponse, HttpClient, Http
 use myriad_proxy::Names;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -34,6 +35,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most connections to one authority that are kept for later.
 const IDLE_MAX: usize = 32;
 
+/// The most authorities of one client to which some are: one may name other servers, and no end of
+/// them.
+const IDLE_PLACES_MAX: usize = 64;
+
 /// The longest that an authority may want to be left alone, in seconds.
 const RETRY_AFTER_MAX: u64 = 86_400;
 
@@ -48,20 +53,66 @@ pub(super) struct Client(Arc<Inner>);
 struct Inner {
     tls: TlsConnector,
     names: Names,
+    /// Whether a tenant says which servers are asked.
+    is_tenants: bool,
     idle: Mutex<HashMap<Place, Vec<Sender>>>,
 }
 
-/// Host and port.
-type Place = (Box<str>, u16);
+/// Whether it is plain HTTP, host and port.
+type Place = (bool, Box<str>, u16);
 
 impl Client {
     /// A client that verifies servers by a configuration, and looks their names up.
     pub(super) fn new(config: Arc<ClientConfig>, names: Names) -> Client {
+        Client::made(config, names, false)
+    }
+
+    /// The same for servers that a tenant names: at public addresses alone, and with one connection
+    /// that is kept for later.
+    pub(super) fn of_tenant(config: Arc<ClientConfig>, names: Names) -> Client {
+        Client::made(config, names, true)
+    }
+
+    fn made(config: Arc<ClientConfig>, names: Names, is_tenants: bool) -> Client {
         Client(Arc::new(Inner {
             tls: TlsConnector::from(config),
             names,
+            is_tenants,
             idle: Mutex::default(),
         }))
+    }
+
+    /// The same client for servers that tenants name.
+    pub(super) fn for_tenants(&self) -> Client {
+        Client(Arc::new(Inner {
+            tls: self.0.tls.clone(),
+            names: self.0.names.clone(),
+            is_tenants: true,
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// Posts a document of JSON, with a token where one is given. For URLs of plain HTTP too, which
+    /// whoever calls it has looked at.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub(super) async fn post(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        body: Vec<u8>,
+    ) -> Result<(u16, Bytes), Problem> {
+        let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        let request = request.body(BodyWrapper::from(body))?;
+        let response = self.0.ask_in_time(request).await?;
+        let status = response.status().as_u16();
+        Ok((status, response.into_body()))
     }
 }
 
@@ -72,8 +123,12 @@ impl HttpClient for Client {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, HttpError>> + Send>> {
         let inner = self.0.clone();
         Box::pin(async move {
-            let asked = tokio::time::timeout(TIMEOUT, inner.ask(request)).await;
-            let answered = asked.unwrap_or_else(|_| Err("it did not answer in 30 s".into()));
+            let uri = request.uri();
+            if uri.scheme_str() != Some("https") {
+                let problem = format!("{uri} is no URL that begins with https://");
+                return Err(HttpError::Other(problem.into()));
+            }
+            let answered = inner.ask_in_time(request).await;
             let response = answered.map_err(HttpError::Other)?;
             match busy(&response) {
                 Some(busy) => Err(HttpError::Other(Box::new(busy))),
@@ -90,13 +145,20 @@ impl HttpClient for Client {
 }
 
 impl Inner {
+    async fn ask_in_time(&self, request: Request<Body>) -> Result<Response<Bytes>, Problem> {
+        let asked = tokio::time::timeout(TIMEOUT, self.ask(request)).await;
+        asked.unwrap_or_else(|_| Err("it did not answer in 30 s".into()))
+    }
+
     async fn ask(&self, mut request: Request<Body>) -> Result<Response<Bytes>, Problem> {
         let uri = request.uri().clone();
-        if uri.scheme_str() != Some("https") {
-            return Err(format!("{uri} is no URL that begins with https://").into());
-        }
+        let is_plain = uri.scheme_str() == Some("http");
+        let port = uri.port_u16().unwrap_or(match is_plain {
+            true => 80,
+            false => 443,
+        });
         let host = uri.host().ok_or("a URL without a host")?;
-        let place: Place = (host.into(), uri.port_u16().unwrap_or(443));
+        let place: Place = (is_plain, host.into(), port);
         let authority = uri.authority().map_or(host, |it| it.as_str());
         let field = HeaderValue::from_str(authority)?;
         request.headers_mut().insert(HOST, field);
@@ -138,40 +200,67 @@ impl Inner {
     }
 
     fn keep(&self, place: Place, sender: Sender) {
+        let (places_max, idle_max) = match self.is_tenants {
+            true => (1, 1),
+            false => (IDLE_PLACES_MAX, IDLE_MAX),
+        };
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() >= places_max && !idle.contains_key(&place) {
+            idle.clear();
+        }
         let kept = idle.entry(place).or_default();
-        if kept.len() < IDLE_MAX && !sender.is_closed() {
+        if kept.len() < idle_max && !sender.is_closed() {
             kept.push(sender);
         }
     }
 
-    async fn connect(&self, (host, port): &Place) -> Result<Sender, Problem> {
+    async fn connect(&self, (is_plain, host, port): &Place) -> Result<Sender, Problem> {
         let connecting = async {
             let host = host.trim_matches(['[', ']']);
-            let found = self.names.look_up(0, host).await;
-            let found = found.map_err(|error| format!("{host}: {error}"))?;
-            let mut problem: Problem = format!("{host} has no address").into();
-            for ip in found.addresses {
-                match TcpStream::connect((ip, *port)).await {
-                    Ok(tcp) => {
-                        let name = ServerName::try_from(host.to_owned())?;
-                        let _ = tcp.set_nodelay(true);
-                        return Ok(self.tls.connect(name, tcp).await?);
-                    }
-                    Err(error) => problem = format!("{ip}:{port}: {error}").into(),
-                }
+            let tcp = self.reach(host, *port).await?;
+            if *is_plain {
+                return talk(tcp).await;
             }
-            Err(problem)
+            let name = ServerName::try_from(host.to_owned())?;
+            talk(self.tls.connect(name, tcp).await?).await
         };
-        let tls = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let tls = tls.unwrap_or_else(|_| Err("no connection in 10 s".into()))?;
-        let (sender, connection) = handshake(TokioIo::new(tls)).await?;
-        task::spawn("acme connection", async move {
-            // Who waits for an answer on it is told as well.
-            let _ = connection.await;
-        });
-        Ok(sender)
+        let sender = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+        sender.unwrap_or_else(|_| Err("no connection in 10 s".into()))
     }
+
+    async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, Problem> {
+        let found = self.names.look_up(0, None, host).await;
+        let found = found.map_err(|error| format!("{host}: {error}"))?;
+        let mut problem: Problem = format!("{host} has no address").into();
+        for ip in found.addresses {
+            let border = self.names.border();
+            if self.is_tenants && !border.admits_resolved(host, ip, true) {
+                problem = format!("{host} leads to {ip}, which may not be asked").into();
+                continue;
+            }
+            match TcpStream::connect((ip, port)).await {
+                Ok(tcp) => {
+                    let _ = tcp.set_nodelay(true);
+                    return Ok(tcp);
+                }
+                Err(error) => problem = format!("{ip}:{port}: {error}").into(),
+            }
+        }
+        Err(problem)
+    }
+}
+
+/// A connection over a stream.
+async fn talk<S>(stream: S) -> Result<Sender, Problem>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    task::spawn("acme connection", async move {
+        // Who waits for an answer on it is told as well.
+        let _ = connection.await;
+    });
+    Ok(sender)
 }
 
 /// The words of an answer that is none to the question.
@@ -199,9 +288,43 @@ fn busy(response: &Response<Bytes>) -> Option<Busy> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use http::Response;
+    use http::{Request, Response};
+    use myriad_base::metrics::Metrics;
+    use myriad_pki::acme::clerk::{BodyWrapper, HttpClient as _};
+    use myriad_proxy::{NameSettings, Names};
+    use tokio::net::TcpListener;
 
-    use super::busy;
+    use super::{Client, busy};
+
+    #[tokio::test]
+    async fn a_server_that_a_tenant_names_is_asked_at_public_addresses_alone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let names = || Names::new(NameSettings::default(), &Metrics::new());
+        let config = myriad_proxy::upstream::secure::trusting().unwrap();
+        let of_tenant = Client::of_tenant(config.clone(), names());
+        for host in ["127.0.0.1", "[::1]", "169.254.169.254", "10.0.0.1"] {
+            let reached = of_tenant.0.reach(host.trim_matches(['[', ']']), port).await;
+            let problem = reached.expect_err("it is not asked").to_string();
+            assert!(problem.contains("may not be asked"), "{host}: {problem}");
+        }
+        let own = Client::new(config, names());
+        assert!(own.0.reach("127.0.0.1", port).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_authority_is_never_asked_in_plain_text() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/dir", listener.local_addr().unwrap());
+        let config = myriad_proxy::upstream::secure::trusting().unwrap();
+        let names = Names::new(NameSettings::default(), &Metrics::new());
+        let client = Client::new(config, names);
+        let request = Request::get(url).body(BodyWrapper::default()).unwrap();
+        let Err(error) = client.request(request).await else {
+            panic!("it is asked")
+        };
+        assert!(error.to_string().contains("https://"), "{error}");
+    }
 
     #[test]
     fn an_authority_that_is_busy_is_left_alone_for_as_long_as_it_says() {

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use myriad_base::task;
+use myriad_model::Reach;
 use myriad_pki::acme::StepTrouble;
 use myriad_proxy::Names;
 use tokio::net::TcpStream;
@@ -33,6 +34,8 @@ pub(super) struct Proof {
     pub own: SocketAddr,
     /// Finds addresses.
     pub names: Names,
+    /// The addresses that names may lead to: whoever writes a name chooses which are asked.
+    pub reach: Reach,
 }
 
 /// A name that does not give the answer.
@@ -71,7 +74,7 @@ impl Proof {
                 miss.into_unproven(trouble)
             });
         };
-        let found = self.names.look_up(owner(name), name).await;
+        let found = self.names.look_up(owner(name), None, name).await;
         let found = found.map_err(|error| Unproven {
             trouble: StepTrouble::Unproven(
                 format!("waits, since {name} cannot be looked up in DNS: {error}"),
@@ -80,6 +83,16 @@ impl Proof {
             may_come: false,
         })?;
         for ip in found.addresses.into_iter().take(ADDRESSES_MAX) {
+            if !self.reach.admits(ip) {
+                let trouble = StepTrouble::Unproven(
+                    format!("waits, since {name} leads to {ip}, which endpoints may not have"),
+                    format!("point {name} at the gateway, or admit {ip} by --endpoint-allow"),
+                );
+                return Err(Unproven {
+                    trouble,
+                    may_come: false,
+                });
+            }
             // An authority may ask any of them.
             if let Err(miss) = fetch(SocketAddr::new(ip, port), name, token, text).await {
                 let trouble = astray(name, ip, port, &miss);
@@ -113,8 +126,9 @@ fn astray(name: &str, ip: IpAddr, port: u16, miss: &Miss) -> StepTrouble {
     StepTrouble::Unproven(message, remedy)
 }
 
-/// Names that nobody answers do not hold up those of others.
-fn owner(name: &str) -> u64 {
+/// The one who asks about a name, as a number: names that nobody answers do not hold up those of
+/// others.
+pub(super) fn owner(name: &str) -> u64 {
     let hash = blake3::hash(name.as_bytes());
     let first = hash.as_bytes().first_chunk::<8>();
     first.map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -143,11 +157,57 @@ async fn ask(
         let _ = connection.await;
     });
     let request = Request::get(format!("/.well-known/acme-challenge/{token}"));
-    let request = request.header(HOST, name).body(Empty::<Bytes>::new())?;
+    let host = match name.parse() {
+        Ok(IpAddr::V6(ip)) => format!("[{ip}]"),
+        _ => name.to_owned(),
+    };
+    let request = request.header(HOST, host).body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
     let body = body.collect().await?.to_bytes();
     connection.abort();
     Ok((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_base::metrics::Metrics;
+    use myriad_model::{Extent, Reach};
+    use myriad_pki::acme::StepTrouble;
+    use myriad_proxy::{NameSettings, Names};
+    use tokio::net::TcpListener;
+
+    use super::Proof;
+
+    #[tokio::test]
+    async fn an_address_that_endpoints_may_not_have_is_not_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap();
+        let proof = |extent| Proof {
+            port: Some(own.port()),
+            own,
+            names: Names::new(NameSettings::default(), &Metrics::new()),
+            reach: Reach {
+                extent,
+                ..Reach::default()
+            },
+        };
+        let kept_out = proof(Extent::Elsewhere).ask("127.0.0.1", "t", "x").await;
+        let kept_out = kept_out.expect_err("it is loopback");
+        assert!(!kept_out.may_come);
+        let StepTrouble::Unproven(words, _) = kept_out.trouble else {
+            panic!("another trouble")
+        };
+        assert!(words.contains("endpoints may not have"), "{words}");
+        // Where it may be asked, it is the first that comes.
+        let asking = proof(Extent::Everywhere);
+        let (accepted, _) = tokio::join!(listener.accept(), async {
+            let asked = asking.ask("127.0.0.1", "t", "x");
+            let _ = tokio::time::timeout(std::time::Duration::from_millis(200), asked).await;
+        });
+        accepted.unwrap();
+        let more = tokio::time::timeout(std::time::Duration::from_millis(20), listener.accept());
+        assert!(more.await.is_err(), "nobody else has come");
+    }
 }

@@ -2,12 +2,10 @@
 //! brings answers into service.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use myriad_api::order::{Order as OrderObject, OrderAnswer};
 use myriad_api::{Batch, Change, Meta, Object, ObjectKey, ObjectKind};
 use myriad_base::clock;
@@ -18,17 +16,26 @@ use myriad_pki::acme::{
 };
 use tokio::sync::{OnceCell, mpsc};
 
+use super::dns::{Records, names_at_gateway, names_by};
 use super::http::Client;
+use super::lanes::{Lanes, issuer_of, without_issuer};
 use super::proof::Proof;
-use super::store::AcmeStore;
+use super::store::{AcmeStore, Shown};
+use super::token::{answers, nonce, text_of, token};
 use crate::control::Event;
-use crate::process;
+use crate::settings::ISSUER;
 
 /// The means of all steps.
 pub(super) struct Steps {
-    pub issuer: AcmeIssuer,
+    /// The issuers, by name.
+    pub issuers: RefCell<BTreeMap<Box<str>, Rc<AcmeIssuer>>>,
     pub client: Client,
+    /// The clients of directories whose issuers have one of their own, by URL.
+    pub clients: RefCell<HashMap<Box<str>, Client>>,
+    /// The places of steps at the authorities of namespaces.
+    pub lanes: Lanes,
     pub proof: Proof,
+    pub records: Rc<Records>,
     pub store: AcmeStore,
     /// The control loop.
     pub inbox: mpsc::Sender<Event>,
@@ -43,17 +50,69 @@ pub(super) fn now() -> Millis {
 }
 
 impl Steps {
+    /// Adds an issuer, or puts it in the place of that of its name. Its directories are asked by a
+    /// client of its own, where it has one.
+    pub(super) fn put_issuer(&self, name: &str, issuer: AcmeIssuer, client: Option<Client>) {
+        self.remove_issuer(name);
+        if let Some(client) = client {
+            let mut clients = self.clients.borrow_mut();
+            for directory in &issuer.directories {
+                clients.insert(directory.url.clone(), client.clone());
+            }
+        }
+        let mut issuers = self.issuers.borrow_mut();
+        issuers.insert(name.into(), Rc::new(issuer));
+    }
+
+    /// Forgets an issuer. What is kept of its accounts stays.
+    pub(super) fn remove_issuer(&self, name: &str) {
+        let removed = self.issuers.borrow_mut().remove(name);
+        for directory in removed.iter().flat_map(|issuer| &issuer.directories) {
+            self.clients.borrow_mut().remove(&directory.url);
+            self.accounts.borrow_mut().remove(&directory.url);
+        }
+    }
+
+    /// Finds the account of an issuer at its first directory, or makes it. Returns what people are
+    /// told of it.
+    pub(super) async fn register(&self, name: &str) -> Result<String, StepTrouble> {
+        let issuer = self.issuers.borrow().get(name).cloned();
+        let first = issuer.as_ref().and_then(|it| it.directories.first());
+        let first = first.ok_or_else(|| StepTrouble::Lost("it is not there any more".into()))?;
+        let _place = self.lanes.come_to(&first.url).await;
+        self.account(first).await?;
+        Ok(format!("has an account at {}", without_issuer(&first.url)))
+    }
+
+    /// The names of all accounts that issuers may have.
+    pub(super) fn account_names(&self) -> BTreeSet<String> {
+        let issuers = self.issuers.borrow();
+        let directories = issuers.values().flat_map(|issuer| &issuer.directories);
+        directories.map(|it| account_name(&it.url)).collect()
+    }
+
     /// Carries a step out.
     pub(super) async fn perform(&self, task: &Task) -> Outcome {
         let order = task.order.as_deref();
+        if let (TaskStep::Place, Some(order)) = (&task.step, order)
+            && let Some(held) = self.store.find(order).await?
+        {
+            return Ok(StepOutcome::Issued(held));
+        }
+        let _place = self.lanes.come(task).await;
+        let mut shown = None;
         if let (true, Some(order)) = (task.keep, order) {
-            self.store.keep_order(order).map_err(local)?;
+            shown = self.store.keep_order(order).await.map_err(local)?;
+        }
+        if let Some(cluster) = self.store.cluster() {
+            cluster.lead().map_err(local)?;
         }
         let outcome = match (&task.step, order) {
             (TaskStep::Window(url, ari), _) => self.window(url, ari).await,
             (TaskStep::Prove, Some(order)) => self.prove(order).await,
             (TaskStep::Place, Some(order)) => self.place(order).await,
-            (TaskStep::Answer, Some(order)) => self.answer(order).await,
+            (TaskStep::Answer, Some(order)) => self.answer(order, shown).await,
+            (TaskStep::Clean, Some(order)) => self.clean(order).await,
             (TaskStep::Accept | TaskStep::Look, Some(order)) => match order.stage.placed() {
                 Some(placed) => self.validate(task, order, placed).await,
                 None => misplaced(),
@@ -64,7 +123,7 @@ impl Steps {
         if let Err(StepTrouble::Lost(_)) = &outcome
             && let Some(order) = order
         {
-            self.forget_account(&order.directory)?;
+            self.forget_account(&order.directory).await?;
         }
         outcome
     }
@@ -82,11 +141,14 @@ impl Steps {
         self.send(Change::Remove(key)).await;
     }
 
-    /// Puts a certificate into service.
-    pub(super) async fn serve(&self, object: Object) {
-        self.send(Change::Put(object)).await;
+    /// Puts a certificate into service that nobody else sees.
+    pub(super) async fn serve(&self, object: Option<Object>) {
+        if let Some(object) = object {
+            self.send(Change::Put(object)).await;
+        }
     }
 
+    /// Puts answers into service. In a cluster they are, once their order is kept.
     async fn publish(&self, id: &Arc<str>, answers: Vec<OrderAnswer>) {
         let key = ObjectKey::from_id(ObjectKind::Order, id.clone());
         let object = OrderObject {
@@ -98,6 +160,10 @@ impl Steps {
     }
 
     async fn send(&self, change: Change) {
+        if self.store.cluster().is_some() {
+            // The watch of every replica sees it.
+            return;
+        }
         let batch = Batch {
             changes: vec![change],
             ..Batch::default()
@@ -107,18 +173,47 @@ impl Steps {
     }
 
     async fn prove(&self, order: &Order) -> Outcome {
-        if let Some(name) = order.names.iter().find(|name| name.starts_with("*.")) {
+        let issuer = self.issuer(order)?;
+        let names = names_at_gateway(&issuer, order);
+        if let Some(name) = names.iter().find(|name| name.starts_with("*.")) {
             return Err(StepTrouble::Unproven(
                 format!("is not ordered: {name} can be proven by DNS alone (dns-01)"),
-                "name the hosts below it, or obtain its certificate elsewhere".to_owned(),
+                "let its issuer set records of DNS, name the hosts below it, or obtain its \
+                 certificate elsewhere"
+                    .to_owned(),
             ));
         }
-        let nonce = nonce()?;
-        let answers = order.names.iter().map(|name| token(name, &nonce));
-        self.publish(&order.id, answers.collect()).await;
-        let proven = self.ask_all(&order.names, &nonce).await;
-        self.withdraw(&order.id).await;
-        proven.map(|()| StepOutcome::Proven)
+        self.store.admit(order).await?;
+        let persistent = names_by(&issuer, order, ChallengeKind::DnsPersist);
+        if !persistent.is_empty() {
+            let account = self.account(&self.directory(&order.directory)?).await?;
+            self.records.admit(account.id(), &persistent).await?;
+        }
+        let records = self.records.prove_order(&issuer, order).await?;
+        self.prove_at_gateway(order, &names).await?;
+        Ok(StepOutcome::Proven(records))
+    }
+
+    /// Asks names for a token.
+    async fn prove_at_gateway(&self, order: &Order, names: &[Box<str>]) -> Result<(), StepTrouble> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        match self.store.cluster() {
+            Some(_) if self.proof.port.is_none() => Ok(()),
+            Some(cluster) => {
+                let nonce = cluster.show(order).await?;
+                self.ask_all(names, &nonce).await
+            }
+            None => {
+                let nonce = nonce().map_err(local)?;
+                let answers = names.iter().map(|name| token(name, &nonce));
+                self.publish(&order.id, answers.collect()).await;
+                let proven = self.ask_all(names, &nonce).await;
+                self.withdraw(&order.id).await;
+                proven
+            }
+        }
     }
 
     /// Asks all names for a token, and again for a moment, until it is in service.
@@ -138,32 +233,74 @@ impl Steps {
     }
 
     async fn place(&self, order: &Order) -> Outcome {
-        let directory = self.directory(&order.directory)?;
-        let account = self.account(directory).await?;
+        let (issuer, directory) = (self.issuer(order)?, self.directory(&order.directory)?);
+        let account = self.account(&directory).await?;
         let profile = directory.profile.as_deref();
-        account.place(order, self.issuer.challenge, profile).await
+        account.place(order, &issuer, profile).await
     }
 
     /// Puts the answers into service, and sees that they are: all of an order take effect at once,
     /// so that one more token stands for those that only a handshake shows.
-    async fn answer(&self, order: &Order) -> Outcome {
+    async fn answer(&self, order: &Order, shown: Option<Shown>) -> Outcome {
         let Some(placed) = order.stage.placed() else {
             return misplaced();
         };
-        let nonce = nonce()?;
-        let names: Vec<Box<str>> = placed.challenges.iter().map(|it| it.name.clone()).collect();
-        let mut answers = answers(placed);
-        answers.extend(names.iter().map(|name| token(name, &nonce)));
-        self.publish(&order.id, answers).await;
-        self.ask_all(&names, &nonce).await?;
-        Ok(StepOutcome::Answered)
+        let challenges = placed.challenges.iter();
+        let at_gateway = challenges.filter(|it| it.kind().is_some_and(|it| !it.is_in_dns()));
+        let names: Vec<Box<str>> = at_gateway.map(|it| it.name.clone()).collect();
+        if !names.is_empty() {
+            self.answer_at_gateway(order, placed, &names, shown).await?;
+        }
+        let (issuer, age) = (self.issuer(order)?, now() - order.placed_at);
+        self.records.answer_order(&issuer, order, age).await
+    }
+
+    async fn answer_at_gateway(
+        &self,
+        order: &Order,
+        placed: &PlacedOrder,
+        names: &[Box<str>],
+        shown: Option<Shown>,
+    ) -> Result<(), StepTrouble> {
+        let Some(cluster) = self.store.cluster() else {
+            let nonce = nonce().map_err(local)?;
+            let mut answers = answers(placed);
+            answers.extend(names.iter().map(|name| token(name, &nonce)));
+            self.publish(&order.id, answers).await;
+            return self.ask_all(names, &nonce).await;
+        };
+        // The proxies that are connected here have them, and each name is asked several times,
+        // since several proxies answer for it, some of which follow other replicas.
+        if let Some(shown) = shown {
+            shown.wait().await;
+        }
+        if self.proof.port.is_some()
+            && let Some(nonce) = cluster.token(&order.id)
+        {
+            for _ in 0..PROOF_ROUNDS {
+                self.ask_all(names, &nonce).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the records that were set for an order.
+    async fn clean(&self, order: &Order) -> Outcome {
+        let issuer = self.issuer(order).ok();
+        let removed = self.records.remove(issuer.as_deref(), &order.records);
+        removed.await?;
+        Ok(StepOutcome::Cleaned)
     }
 
     async fn validate(&self, task: &Task, order: &Order, placed: &PlacedOrder) -> Outcome {
-        let account = self.account(self.directory(&order.directory)?).await?;
+        let (issuer, directory) = (self.issuer(order)?, self.directory(&order.directory)?);
+        let account = self.account(&directory).await?;
         match task.step {
-            TaskStep::Accept => account.accept(&placed.url, self.issuer.challenge).await,
-            _ => account.look(&placed.url, now() - order.placed_at).await,
+            TaskStep::Accept => account.accept(&placed.url, &issuer).await,
+            _ => {
+                let age = now() - order.placed_at;
+                account.look(&placed.url, age, issuer.key).await
+            }
         }
     }
 
@@ -172,7 +309,8 @@ impl Steps {
         else {
             return misplaced();
         };
-        let account = self.account(self.directory(&order.directory)?).await?;
+        let directory = self.directory(&order.directory)?;
+        let account = self.account(&directory).await?;
         if task.step == TaskStep::Finalise {
             // The authority has seen the answers.
             self.withdraw(&order.id).await;
@@ -185,23 +323,32 @@ impl Steps {
         };
         let issued = check_chain(&chain, key, &order.names, now());
         let issued = issued.map_err(|error| StepTrouble::Refused(error.to_string()))?;
-        let kept = self.store.keep_certificate(order, &issued).map_err(local)?;
+        let kept = self.store.keep_certificate(order, &issued).await;
+        let kept = kept.map_err(local)?;
         self.serve(kept.object).await;
         Ok(StepOutcome::Issued(kept.held))
     }
 
     async fn window(&self, url: &str, ari: &str) -> Outcome {
-        let account = self.account(self.directory(url)?).await?;
+        let directory = self.directory(url)?;
+        let account = self.account(&directory).await?;
         account.window(ari).await
     }
 
-    fn directory(&self, url: &str) -> Result<&Directory, StepTrouble> {
-        let mut directories = self.issuer.directories.iter();
-        let directory = directories.find(|it| *it.url == *url);
+    fn issuer(&self, order: &Order) -> Result<Rc<AcmeIssuer>, StepTrouble> {
+        let issuer = self.issuers.borrow().get(&order.issuer).cloned();
+        issuer.ok_or_else(|| StepTrouble::Lost("its issuer is not there any more".to_owned()))
+    }
+
+    /// The directory of a URL, of the issuer that it is of.
+    fn directory(&self, url: &str) -> Result<Directory, StepTrouble> {
+        let issuers = self.issuers.borrow();
+        let issuer = issuers.get(issuer_of(url).unwrap_or(ISSUER));
+        let mut directories = issuer.iter().flat_map(|issuer| &issuer.directories);
+        let directory = directories.find(|it| *it.url == *url).cloned();
         // Settings may have changed since it was ordered there.
-        directory.ok_or_else(|| {
-            StepTrouble::Lost("its directory is not named in --acme-directory any more".to_owned())
-        })
+        directory
+            .ok_or_else(|| StepTrouble::Lost("no issuer names its directory any more".to_owned()))
     }
 
     /// The account at a directory, which is made where there is none. Its key is kept before.
@@ -211,20 +358,23 @@ impl Steps {
             accounts.entry(directory.url.clone()).or_default().clone()
         };
         let account = cell.get_or_try_init(|| async {
-            let (name, http) = (account_name(&directory.url), Box::new(self.client.clone()));
-            if let Some(text) = self.store.account(&name) {
+            let client = self.clients.borrow().get(&directory.url).cloned();
+            let http = Box::new(client.unwrap_or_else(|| self.client.clone()));
+            let name = account_name(&directory.url);
+            if let Some(text) = self.store.account(&name).await.map_err(local)? {
                 return clerk::reopen(http, &text).await;
             }
-            let key = match self.store.account_key(&name) {
+            let key = match self.store.account_key(&name).await.map_err(local)? {
                 Some(key) => key,
                 None => {
                     let key = clerk::account_key()?;
-                    self.store.keep_account_key(&name, &key).map_err(local)?;
+                    let kept = self.store.keep_account_key(&name, &key).await;
+                    kept.map_err(local)?;
                     key
                 }
             };
             let opened = clerk::open(http, directory, &key).await?;
-            let kept = self.store.keep_account(&name, opened.expose_text());
+            let kept = self.store.keep_account(&name, opened.expose_text()).await;
             kept.map_err(local)?;
             tracing::info!(directory = %directory.url, id = opened.account.id(), "has an account");
             Ok(opened.account)
@@ -233,9 +383,10 @@ impl Steps {
     }
 
     /// Forgets the account at a directory, which finds it again by its key, or makes another.
-    fn forget_account(&self, url: &str) -> Result<(), StepTrouble> {
+    async fn forget_account(&self, url: &str) -> Result<(), StepTrouble> {
         self.accounts.borrow_mut().remove(url);
-        self.store.drop_account(&account_name(url)).map_err(local)
+        let dropped = self.store.drop_account(&account_name(url)).await;
+        dropped.map_err(local)
     }
 }
 
@@ -245,40 +396,11 @@ const PROOF_TRIES: u32 = 10;
 /// The wait between the first two tries; each further one is longer by that much.
 const PROOF_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// The number of random bytes of a token.
-const NONCE_BYTES: usize = 16;
+/// How often the names of an order are asked for a token once its answers are in service in a
+/// cluster.
+const PROOF_ROUNDS: u32 = 3;
 
-fn nonce() -> Result<String, StepTrouble> {
-    let random = process::random_key().map_err(|error| StepTrouble::Local(error.to_string()))?;
-    Ok(URL_SAFE_NO_PAD.encode(random.get(..NONCE_BYTES).unwrap_or_default()))
-}
-
-/// The text that is said to a token of ours; it could be no key authorization.
-fn text_of(nonce: &str) -> String {
-    format!("myriad-{nonce}")
-}
-
-fn token(name: &str, nonce: &str) -> OrderAnswer {
-    OrderAnswer {
-        host: name.into(),
-        by_tls: false,
-        token: nonce.into(),
-        text: text_of(nonce).into(),
-    }
-}
-
-fn answers(placed: &PlacedOrder) -> Vec<OrderAnswer> {
-    let challenges = placed.challenges.iter();
-    let answers = challenges.map(|challenge| OrderAnswer {
-        host: challenge.name.clone(),
-        by_tls: challenge.kind() == Some(ChallengeKind::TlsAlpn),
-        token: challenge.token.clone(),
-        text: challenge.answer.clone(),
-    });
-    answers.collect()
-}
-
-/// The name of the files of an account.
+/// The name under which an account is kept.
 fn account_name(url: &str) -> String {
     let hash = blake3::hash(url.as_bytes()).to_hex();
     hash.get(..32).unwrap_or_default().to_owned()

@@ -25,7 +25,9 @@ pub struct RawAcme {
     /// authority of one's own.
     #[arg(long, env = "MYRIAD_ACME_CA", value_name = "FILE")]
     pub acme_ca: Option<PathBuf>,
-    /// The proof of names: `http-01` or `tls-alpn-01`.
+    /// The proof of names: `http-01`, `tls-alpn-01`, `dns-01` or `dns-persist-01`. Wildcards are
+    /// proven by `dns-01` beside the first two where --acme-dns-server or --acme-dns-webhook is
+    /// given.
     #[arg(
         long,
         env = "MYRIAD_ACME_CHALLENGE",
@@ -51,6 +53,62 @@ pub struct RawAcme {
         value_name = "PORT"
     )]
     pub acme_proof: String,
+    /// The server of DNS that takes updates of the zones of names (RFC 2136): an address or a name,
+    /// with a port where that is not 53. Needs --acme-dns-key-name and --acme-dns-key-file.
+    #[arg(long, env = "MYRIAD_ACME_DNS_SERVER", value_name = "HOST")]
+    pub acme_dns_server: Option<String>,
+    /// The zone that is updated [default: the one that a record turns out to be in].
+    #[arg(long, env = "MYRIAD_ACME_DNS_ZONE", value_name = "NAME")]
+    pub acme_dns_zone: Option<String>,
+    /// The name of the key that updates are signed with.
+    #[arg(long, env = "MYRIAD_ACME_DNS_KEY_NAME", value_name = "NAME")]
+    pub acme_dns_key_name: Option<String>,
+    /// The file of that key, in base64.
+    #[arg(long, env = "MYRIAD_ACME_DNS_KEY_FILE", value_name = "FILE")]
+    pub acme_dns_key_file: Option<PathBuf>,
+    /// The algorithm of that key: `hmac-sha256` or `hmac-sha512`.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_DNS_KEY_ALGORITHM",
+        default_value = "hmac-sha256",
+        value_name = "NAME"
+    )]
+    pub acme_dns_key_algorithm: String,
+    /// The URL of a webhook that sets records by the protocol of cert-manager's solvers, or of the
+    /// API server that knows it by --acme-dns-webhook-solver.
+    #[arg(long, env = "MYRIAD_ACME_DNS_WEBHOOK", value_name = "URL")]
+    pub acme_dns_webhook: Option<String>,
+    /// The group and the name of the webhook's solver among those of an API server.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_DNS_WEBHOOK_SOLVER",
+        value_name = "GROUP/SOLVER"
+    )]
+    pub acme_dns_webhook_solver: Option<String>,
+    /// The file of the settings that the webhook is given, in JSON.
+    #[arg(long, env = "MYRIAD_ACME_DNS_WEBHOOK_CONFIG", value_name = "FILE")]
+    pub acme_dns_webhook_config: Option<PathBuf>,
+    /// The file of the token that the webhook is asked with, which is read each time.
+    #[arg(long, env = "MYRIAD_ACME_DNS_WEBHOOK_TOKEN_FILE", value_name = "FILE")]
+    pub acme_dns_webhook_token_file: Option<PathBuf>,
+    /// The port at which the servers of zones are asked whether a record is there, before an
+    /// authority looks for it. `off` asks none of them: then names are looked up at the servers of
+    /// --resolver alone, and a record counts as there once it is set.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_DNS_PROOF",
+        default_value = "53",
+        value_name = "PORT"
+    )]
+    pub acme_dns_proof: String,
+    /// The keys of certificates: `ecdsa-p256`, or `rsa-2048` for clients that know nothing else.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_KEY",
+        default_value = "ecdsa-p256",
+        value_name = "KIND"
+    )]
+    pub acme_key: String,
     /// The most new orders at one authority in three hours.
     #[arg(
         long,
@@ -69,6 +127,12 @@ pub struct RawAcme {
         value_name = "N"
     )]
     pub acme_orders_per_domain: u32,
+}
+
+/// The setting of what is kept of that in files, as written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Certificates by ACME")]
+pub struct RawAcmeState {
     /// Where accounts, orders and certificates are kept, for the owner of the process alone.
     #[arg(
         long,
@@ -77,4 +141,23 @@ pub struct RawAcme {
         value_name = "DIR"
     )]
     pub acme_state_dir: PathBuf,
+}
+
+/// Settings of certificates that a controller obtains, beside those of `serve`, as written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Certificates by ACME")]
+pub struct RawClusterAcme {
+    /// Obtain certificates in this cluster, also where no other flag says of whom: of the issuers
+    /// that objects make. Each flag that does say so implies it.
+    #[arg(long, env = "MYRIAD_ACME")]
+    pub acme: bool,
+    /// Servers of DNS that are asked for authorities, and for names that are to be proven, as
+    /// ADDRESS or ADDRESS:PORT [default: those of /etc/resolv.conf].
+    #[arg(
+        long,
+        env = "MYRIAD_RESOLVER",
+        value_delimiter = ',',
+        value_name = "ADDRESS,..."
+    )]
+    pub resolver: Vec<String>,
 }

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
-use myriad_translate::{Engine, Role, View};
+use myriad_translate::{Engine, MovedLabel, Role, TooManyViews, View};
 
 use super::event::Answer;
 
@@ -41,12 +42,20 @@ pub(super) struct Beside {
     idle: BTreeSet<Arc<str>>,
     /// The views of Pods whose proxies asked, by `namespace/name`.
     pods: BTreeMap<Box<str>, Arc<str>>,
-    /// The views of Pods that have a label, by its key.
-    labelled: BTreeMap<Box<str>, BTreeSet<Arc<str>>>,
+    /// The views of Pods that have a label, by its key and their namespace.
+    labelled: BTreeMap<LabelPlace, BTreeSet<Arc<str>>>,
     waiting: Vec<(Answer, Option<Arc<str>>)>,
+    /// Pods whose proxies asked and got no view, and why, since this was last taken.
+    refused: Vec<Refusal>,
     /// How many views there have been.
     count: u64,
 }
+
+/// The key of a label, and the namespace of the Pods that have it.
+type LabelPlace = (Box<str>, Box<str>);
+
+/// A Pod, by `namespace/name`, and why there is no view for it.
+type Refusal = (Box<str>, TooManyViews);
 
 struct Standing {
     workload: Workload,
@@ -100,11 +109,21 @@ impl Beside {
         self.pods.contains_key(pod)
     }
 
+    /// Takes out the Pods that got no view.
+    pub(super) fn take_refused(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.refused)
+    }
+
     /// Looks at a Pod that has changed. The view that is not its own any more is returned, to be
     /// taken away: its proxies come back, and each finds its own.
     pub(super) fn look(&mut self, engine: &Engine, pod: &str) -> Option<Arc<str>> {
         let known = self.pods.get(pod)?.clone();
         let found = find(engine, pod);
+        if found.is_none() && is_let_go(engine, pod) {
+            // Its proxy is there all the same. It is looked at again once it is kept, since it may
+            // be another by then.
+            return None;
+        }
         if let Some(found) = &found
             && self.fits(engine, &known, found)
         {
@@ -121,29 +140,47 @@ impl Beside {
     }
 
     /// Takes in which labels are named or are not any more, of all that this changed for. The views
-    /// whose Pods differ in one that is named are returned, to be taken away as above; the others
-    /// with that label are found by it. Costs those, however many views there are.
-    pub(super) fn part(&mut self, engine: &Engine, keys: &BTreeSet<Box<str>>) -> Vec<Arc<str>> {
+    /// whose Pods differ in one that is named are returned, to be taken away as above, each with
+    /// the namespace by which it is; the others with that label are found by it. Costs those,
+    /// however many views there are.
+    pub(super) fn part(
+        &mut self,
+        engine: &Engine,
+        moved: &[MovedLabel],
+    ) -> Vec<(Arc<str>, Box<str>)> {
         let mut parted = Vec::new();
-        for key in keys {
-            let is_named = engine.names_label(key);
-            for view in self.labelled.get(key).cloned().unwrap_or_default() {
+        for label in moved {
+            for view in self.labelled(label) {
                 let Some(standing) = self.standings.get_mut(&view) else {
                     continue;
                 };
-                if is_named && standing.differing.contains(key) {
+                let namespace = standing.workload.0.clone();
+                let is_named = engine.names_label(&namespace, &label.key);
+                if is_named && standing.differing.contains(&label.key) {
                     self.forget(&view);
-                    parted.push(view);
+                    parted.push((view, label.by.clone()));
                     continue;
                 }
-                let namespace = standing.workload.0.clone();
-                let workload = (namespace, named(engine, &standing.labels));
+                let labels = named(engine, &namespace, &standing.labels);
+                let workload = (namespace, labels);
                 let former = std::mem::replace(&mut standing.workload, workload.clone());
                 self.unlist(&view, &former);
                 self.views.entry(workload).or_insert(view);
             }
         }
         parted
+    }
+
+    /// The views of Pods that have a label, among those for whom it moved.
+    fn labelled(&self, label: &MovedLabel) -> Vec<Arc<str>> {
+        let from = |namespace: &str| (label.key.clone(), Box::<str>::from(namespace));
+        if let Some(namespace) = &label.namespace {
+            let views = self.labelled.get(&from(namespace));
+            return views.into_iter().flatten().cloned().collect();
+        }
+        let all = self.labelled.range(from("")..);
+        let all = all.take_while(|((key, _), _)| *key == label.key);
+        all.flat_map(|(_, views)| views).cloned().collect()
     }
 
     /// Whether a Pod sees a view: it has the labels of its workload, as far as they are named. In
@@ -153,7 +190,8 @@ impl Beside {
             return false;
         };
         let differing = differing(&standing.labels, &pod.labels);
-        if differing.iter().any(|key| engine.names_label(key)) {
+        let mut keys = differing.iter();
+        if keys.any(|key| engine.names_label(&pod.namespace, key)) {
             return false;
         }
         let count = standing.differing.union(&differing).count();
@@ -161,8 +199,8 @@ impl Beside {
             return false;
         }
         for key in &differing {
-            let views = self.labelled.entry(key.clone()).or_default();
-            views.insert(view.clone());
+            let place = (key.clone(), pod.namespace.clone());
+            self.labelled.entry(place).or_default().insert(view.clone());
         }
         standing.differing.extend(differing);
         true
@@ -190,10 +228,11 @@ impl Beside {
         self.unlist(view, &standing.workload);
         let own = standing.labels.keys().map(String::as_str);
         for key in own.chain(standing.differing.iter().map(|key| &**key)) {
-            if let Some(views) = self.labelled.get_mut(key) {
+            let place = (Box::<str>::from(key), standing.workload.0.clone());
+            if let Some(views) = self.labelled.get_mut(&place) {
                 views.remove(view);
                 if views.is_empty() {
-                    self.labelled.remove(key);
+                    self.labelled.remove(&place);
                 }
             }
         }
@@ -210,7 +249,8 @@ impl Beside {
     }
 
     fn put(&mut self, engine: &mut Engine, pod: &str, found: Found) -> Option<Arc<str>> {
-        let workload = (found.namespace.clone(), named(engine, &found.labels));
+        let labels = named(engine, &found.namespace, &found.labels);
+        let workload = (found.namespace.clone(), labels);
         let known = self.views.get(&workload).cloned();
         let known = known.filter(|view| self.fits(engine, view, &found));
         let view = match known {
@@ -250,14 +290,14 @@ impl Beside {
             labels: labels.clone(),
             namespace: namespace.clone(),
         };
-        if let Err(error) = engine.put_view(view) {
-            tracing::error!(%name, "is not served: {error}");
+        if let Err(problem) = engine.put_view(view) {
+            self.refused.push((pod.into(), problem));
             return None;
         }
         self.views.insert(workload.clone(), name.clone());
         for key in labels.keys() {
-            let views = self.labelled.entry(key.as_str().into()).or_default();
-            views.insert(name.clone());
+            let place = (key.as_str().into(), workload.0.clone());
+            self.labelled.entry(place).or_default().insert(name.clone());
         }
         let standing = Standing {
             workload,
@@ -283,9 +323,16 @@ fn find(engine: &Engine, pod: &str) -> Option<Found> {
     })
 }
 
-/// The labels that selectors name.
-fn named(engine: &Engine, labels: &Labels) -> Labels {
-    let named = labels.iter().filter(|(key, _)| engine.names_label(key));
+/// Whether a Pod is there of which nothing is known, since it takes more memory than its namespace
+/// may have.
+fn is_let_go(engine: &Engine, pod: &str) -> bool {
+    engine.is_let_go(&ObjectKey::from_id(ObjectKind::Pod, pod.into()))
+}
+
+/// The labels that selectors name for workloads of a namespace.
+fn named(engine: &Engine, namespace: &str, labels: &Labels) -> Labels {
+    let labels = labels.iter();
+    let named = labels.filter(|(key, _)| engine.names_label(namespace, key));
     named
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use myriad_api::Batch;
 use myriad_base::task;
-use myriad_translate::{ClaimsChange, FindingsChange, Tenants, View};
-use tokio::sync::{mpsc, oneshot};
+use myriad_translate::{CertManager, ClaimsChange, FindingsChange, Tenants, View};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::tenants::Followed;
 
@@ -30,6 +30,8 @@ pub enum Event {
     Overrun(Arc<str>),
     /// Namespaces have other lists of hosts, or other quotas.
     Tenants(Tenants),
+    /// Whether cert-manager provides certificates in the same cluster.
+    CertManager(CertManager),
     /// Everything that is told to people shall be told again.
     Restate,
     /// Somebody else has found something, or found it gone.
@@ -53,6 +55,24 @@ pub fn follow_tenants(file: Option<Followed>, inbox: &mpsc::Sender<Event>) {
         loop {
             let tenants = followed.next().await;
             if inbox.send(Event::Tenants(tenants)).await.is_err() {
+                return;
+            }
+        }
+    }));
+}
+
+/// Tells a control loop whether cert-manager is there, whenever that is found out or differs.
+pub fn follow_cert_manager(mut found: watch::Receiver<Option<bool>>, inbox: &mpsc::Sender<Event>) {
+    let inbox = inbox.clone();
+    drop(task::spawn("cert-manager", async move {
+        loop {
+            let state = match *found.borrow_and_update() {
+                None => CertManager::Unknown,
+                Some(false) => CertManager::Absent,
+                Some(true) => CertManager::Present,
+            };
+            let sent = inbox.send(Event::CertManager(state)).await;
+            if sent.is_err() || found.changed().await.is_err() {
                 return;
             }
         }

@@ -1,12 +1,12 @@
-//! The findings that tell people whose changes wait, and why.
+//! The findings that tell people whose changes wait, and whose sidecars have too many views.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_base::clock::Instant;
-use myriad_translate::FindingsChange;
+use myriad_translate::{FindingsChange, TooManyViews};
 
 use super::debts::Debt;
 
@@ -17,10 +17,19 @@ pub(super) const NOTICES_MAX: usize = 100;
 /// once, and not with each of its batches.
 const STAYS_FOR: Duration = Duration::from_secs(60);
 
-/// The findings about namespaces that wait.
+/// The findings about namespaces that wait, or have too many views.
 #[derive(Default)]
 pub(super) struct Notices {
-    told: BTreeMap<Box<str>, Notice>,
+    told: BTreeMap<(Subject, Box<str>), Notice>,
+}
+
+/// The reason of a finding about a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    /// Its changes wait.
+    Debt,
+    /// Its sidecars have too many views.
+    Views,
 }
 
 struct Notice {
@@ -37,33 +46,73 @@ impl Notices {
         object: Option<ObjectKey>,
         now: Instant,
     ) -> FindingsChange {
+        let message = format!(
+            "changes of namespace {} wait for {}: translating its objects took {}",
+            debt.namespace,
+            seconds(debt.wait),
+            seconds(debt.cost)
+        );
+        let finding = Finding {
+            severity: Severity::Warning,
+            object,
+            field: String::new(),
+            message,
+            remedy: "those of others go first; let fewer or smaller objects change, or raise \
+                     --bound control-share"
+                .into(),
+            place: None,
+        };
+        let subject = (Subject::Debt, debt.namespace.clone());
+        self.note(subject, finding, (now, debt.wait + STAYS_FOR))
+    }
+
+    /// Tells of a Pod, by `namespace/name`, for which there is no view. Returns the findings that
+    /// are new.
+    pub(super) fn tell_refused(
+        &mut self,
+        pod: &str,
+        problem: TooManyViews,
+        now: Instant,
+    ) -> FindingsChange {
+        let key = ObjectKey::from_id(ObjectKind::Pod, pod.into());
+        let namespace = key.namespace();
+        let (many, raise) = match problem {
+            TooManyViews::OfNamespace(bound) => (
+                format!("the sidecars of namespace {namespace} have {bound} views already"),
+                format!(", or raise --bound views={bound}"),
+            ),
+            TooManyViews::OfAll => (problem.to_string(), String::new()),
+        };
+        let message = format!(
+            "are those of no other Pod as far as selectors name them, and {many}: its proxy is \
+             refused, and serves what it has"
+        );
+        let remedy =
+            format!("let selectors name fewer labels in which Pods of a namespace differ{raise}");
+        let finding = Finding::new(Severity::Error, &key, "metadata.labels", message, remedy);
+        let subject = (Subject::Views, namespace.into());
+        self.note(subject, finding, (now, STAYS_FOR))
+    }
+
+    /// Notes a finding, which stays for a time from now on.
+    fn note(
+        &mut self,
+        subject: (Subject, Box<str>),
+        finding: Finding,
+        (now, time): (Instant, Duration),
+    ) -> FindingsChange {
         let mut change = self.expire(now);
-        let until = now + debt.wait + STAYS_FOR;
-        if let Some(known) = self.told.get_mut(&debt.namespace) {
+        let until = now + time;
+        if let Some(known) = self.told.get_mut(&subject) {
             known.until = known.until.max(until);
             return change;
         }
         if self.told.len() >= NOTICES_MAX {
             return change;
         }
-        let finding = Arc::new(Finding {
-            severity: Severity::Warning,
-            object,
-            field: String::new(),
-            message: format!(
-                "changes of namespace {} wait for {}: translating its objects took {}",
-                debt.namespace,
-                seconds(debt.wait),
-                seconds(debt.cost)
-            ),
-            remedy: "those of others go first; let fewer or smaller objects change, or raise \
-                     --bound control-share"
-                .into(),
-            place: None,
-        });
+        let finding = Arc::new(finding);
         change.added.push(finding.clone());
-        let notice = Notice { finding, until };
-        self.told.insert(debt.namespace.clone(), notice);
+        self.told.insert(subject, Notice { finding, until });
         change
     }
 
@@ -96,6 +145,7 @@ mod tests {
 
     use myriad_api::{ObjectKey, ObjectKind};
     use myriad_base::clock;
+    use myriad_translate::TooManyViews;
 
     use super::{Debt, NOTICES_MAX, Notices, STAYS_FOR};
 
@@ -126,6 +176,31 @@ mod tests {
         assert!(notices.expire(before).is_empty());
         assert_eq!(notices.expire(end).removed, told);
         assert_eq!(notices.tell(&debt("a"), None, end).added.len(), 1);
+    }
+
+    #[test]
+    fn pods_of_a_namespace_that_get_no_view_are_told_of_once_by_the_first() {
+        let (mut notices, now) = (Notices::default(), clock::now());
+        notices.tell(&debt("a"), None, now);
+        let problem = TooManyViews::OfNamespace(9);
+        let told = notices.tell_refused("a/p", problem, now).added;
+        let [finding] = &told[..] else {
+            panic!("{told:?}");
+        };
+        let text = finding.to_string();
+        for part in [
+            "Pod a/p: metadata.labels: ",
+            "have 9 views already",
+            "views=9",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let later = now + STAYS_FOR / 2;
+        assert!(notices.tell_refused("a/q", problem, later).is_empty());
+        let removed = notices.expire(later + STAYS_FOR).removed;
+        assert!(removed.iter().any(|it| it.message == finding.message));
+        let told = notices.tell_refused("a/q", TooManyViews::OfAll, later + STAYS_FOR);
+        assert_eq!(told.added.len(), 1);
     }
 
     #[test]

@@ -6,10 +6,11 @@ use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_model::{Delta, Form, Kind, Position, Sealer, Snapshot, Writer};
-use myriad_translate::{ClaimsChange, Engine, LateClaims, Role, View};
+use myriad_translate::{Bounds, ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+mod labels;
 mod visits;
 
 use super::queue::Holders;
@@ -94,11 +95,20 @@ fn pod(name: &str, app: &str, revision: u64) -> Event {
 
 /// A loop with these events waiting in its inbox, where nothing takes any time.
 fn control(events: Vec<Event>) -> (Control<Recorder>, Recorder, mpsc::Receiver<Event>) {
+    control_within(Bounds::default(), events)
+}
+
+/// The same, where namespaces have these bounds.
+fn control_within(
+    bounds: Bounds,
+    events: Vec<Event>,
+) -> (Control<Recorder>, Recorder, mpsc::Receiver<Event>) {
     let (metrics, recorder) = (Metrics::new(), Recorder::default());
     let writer = Writer::new(Sealer::new([5; 32], Form::Encoded));
     let settings = myriad_translate::Settings {
         sidecars: true,
         late_claims: true,
+        bounds,
         ..myriad_translate::Settings::default()
     };
     let fairness = Fairness::new(Shares::FAIR, 20, &settings);

@@ -1,6 +1,5 @@
 //! The server that proxies follow.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -25,7 +24,7 @@ use super::certificate::Renewed;
 use super::held::HeldFindings;
 use super::signer::Signer;
 use super::trust::Trust;
-use super::watcher::Watcher;
+use super::watcher::{FollowedStreams, Watcher};
 use crate::control::{Addresses, Event as ControlEvent};
 use crate::live::Live;
 use crate::settings::Controller;
@@ -104,7 +103,7 @@ impl Server<'_> {
         let watcher = Watcher {
             sealer: Sealer::new(key, Form::Encoded),
             views: views.clone(),
-            streams: BTreeMap::new(),
+            streams: FollowedStreams::default(),
             live,
             held: HeldFindings::new(holds.clone(), settings.publish_service.clone()),
             inbox: inbox.clone(),

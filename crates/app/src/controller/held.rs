@@ -27,10 +27,12 @@ impl HeldFindings {
     }
 
     /// Looks at what is held. The finding names the first loss and stays until nothing is held,
-    /// so that one outage is told once.
+    /// so that one outage is told once. What a sidecar says that it holds is on pages alone: a
+    /// tenant could raise the alarm by it, or hide a loss behind it.
     pub(super) fn look(&mut self) -> FindingsChange {
         let mut change = FindingsChange::default();
-        let first = self.holds.held().into_iter().map(|held| held.loss).max();
+        let held = self.holds.held().into_iter().filter(|it| it.is_proven);
+        let first = held.map(|held| held.loss).max();
         match (first, &self.told) {
             (Some(loss), None) => {
                 let finding = Arc::new(self.finding(loss));
@@ -84,6 +86,24 @@ mod tests {
         holds.set("b", None);
         assert!(findings.look().is_empty());
         holds.set("a", None);
+        assert_eq!(findings.look().removed, told);
+    }
+
+    #[test]
+    fn the_word_of_a_sidecar_is_no_finding_and_hides_none() {
+        let holds = Holds::new(HoldLimits::default());
+        let mut findings = HeldFindings::new(holds.clone(), None);
+        let what = "resources";
+        let loss = |lost| {
+            let of = lost;
+            Some(Loss { what, lost, of })
+        };
+        holds.set_unproven("a sidecar", loss(199_999));
+        assert!(findings.look().is_empty());
+        holds.set("a gateway", loss(60));
+        let told = findings.look().added;
+        assert!(told[0].message.contains("60 of 60 resources"), "{told:?}");
+        holds.set("a gateway", None);
         assert_eq!(findings.look().removed, told);
     }
 }

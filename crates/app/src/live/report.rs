@@ -15,7 +15,7 @@ pub struct LiveReport {
     pub in_step: usize,
     /// Commits since the start.
     pub commits: u64,
-    /// How many of them every connected proxy serves.
+    /// How many of them every connected gateway serves, or every sidecar where there is none.
     pub commits_live: u64,
     /// The proxies.
     pub proxies: Vec<ProxyReport>,
@@ -52,7 +52,7 @@ pub struct ProxyReport {
 /// The commits and proxies by which one object is live.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ObjectReport {
-    /// Connected proxies.
+    /// Connected proxies: gateways, and sidecars of the namespace of the object.
     pub proxies_total: usize,
     /// How many of them serve the object as it is now.
     pub live: usize,
@@ -60,7 +60,7 @@ pub struct ObjectReport {
     pub missing: Vec<String>,
     /// When its newest state came, in seconds since the epoch; none if that is not remembered.
     pub changed_unix: Option<i64>,
-    /// Since when all connected proxies serve it, in seconds since the epoch.
+    /// Since when all gateways serve it, in seconds since the epoch; without any, all sidecars.
     pub live_since_unix: Option<i64>,
     /// How long that took.
     pub live_after_ms: Option<u64>,

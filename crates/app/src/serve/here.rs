@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::acme::Acme;
 use crate::board::Board;
 use crate::control::{Addresses, Outlet};
-use crate::live::{Live, Newcomer};
+use crate::live::{Live, Newcomer, Speaker};
 use crate::process;
 use crate::signals;
 
@@ -45,6 +45,7 @@ impl Here {
             view: MAIN.into(),
             instance: process::host_name(),
             schema: SCHEMA,
+            speaker: Speaker::Operator,
         };
         live.connected(HERE, newcomer);
         Here {

@@ -1,13 +1,19 @@
 //! Settings of certificates that are obtained by ACME.
 
+mod dns;
+
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use myriad_base::file;
-use myriad_pki::acme::{AcmeIssuer, Binding, BindingKey, Bounds, ChallengeKind, Directory};
+use myriad_pki::acme::{
+    AcmeIssuer, Binding, BindingKey, Bounds, ChallengeKind, Directory, DnsSolver, KeyKind,
+};
+use myriad_translate::{directory_named, is_mail_address};
 
 use crate::cli::RawAcme;
+use crate::cli::acme::RawClusterAcme;
 
 /// The name of the issuer that the settings make.
 pub const ISSUER: &str = "default";
@@ -18,44 +24,64 @@ const KEY_BYTES_MAX: u64 = 4 << 10;
 /// The most directories.
 const DIRECTORIES_MAX: usize = 8;
 
-/// The directories that have names.
-const NAMED: [(&str, &str); 2] = [
-    (
-        "letsencrypt",
-        "https://acme-v02.api.letsencrypt.org/directory",
-    ),
-    (
-        "letsencrypt-staging",
-        "https://acme-staging-v02.api.letsencrypt.org/directory",
-    ),
-];
+/// The directory where nothing but an address is given.
+const USUAL: &str = "letsencrypt";
 
 /// The settings of certificates that are obtained by ACME.
 #[derive(Clone, Debug)]
 pub struct AcmeSettings {
-    /// The issuer of the name [`ISSUER`].
-    pub issuer: AcmeIssuer,
-    /// The file of the roots that directories are verified by; none for the system's.
+    /// The issuer of the name [`ISSUER`]; none where there are only those that objects make.
+    pub issuer: Option<AcmeIssuer>,
+    /// The file of the roots that directories are verified by, of issuers that name none
+    /// themselves; none for the system's.
     pub roots: Option<PathBuf>,
     /// The port at which names are asked whether they lead here; none to ask this process alone.
     pub proof_port: Option<u16>,
+    /// The port at which the servers of zones are asked for records; none to ask none of them.
+    pub dns_port: Option<u16>,
     /// The bounds of orders.
     pub bounds: Bounds,
-    /// The directory of what is kept.
+    /// The directory of what is kept; in a cluster nothing is.
     pub state_dir: PathBuf,
 }
 
-/// Checks settings; none where nobody asks for certificates.
-pub(super) fn read(raw: &RawAcme, problems: &mut Vec<String>) -> Option<AcmeSettings> {
+/// Checks settings.
+pub(super) fn read(raw: &RawAcme, state_dir: &Path, problems: &mut Vec<String>) -> AcmeSettings {
+    AcmeSettings {
+        issuer: issuer(raw, problems),
+        roots: raw.acme_ca.clone(),
+        proof_port: port("--acme-proof", &raw.acme_proof, problems),
+        dns_port: port("--acme-dns-proof", &raw.acme_dns_proof, problems),
+        bounds: Bounds {
+            orders_per_authority: raw.acme_orders,
+            orders_per_domain: raw.acme_orders_per_domain,
+            ..Bounds::default()
+        },
+        state_dir: state_dir.to_owned(),
+    }
+}
+
+/// Checks the settings of a controller; none where it obtains nothing.
+pub(super) fn of_cluster(
+    raw: &RawAcme,
+    cluster: &RawClusterAcme,
+    problems: &mut Vec<String>,
+) -> Option<AcmeSettings> {
+    let settings = read(raw, Path::new(""), problems);
+    (cluster.acme || settings.issuer.is_some()).then_some(settings)
+}
+
+/// The issuer of the settings; none where they name no directory and no address.
+fn issuer(raw: &RawAcme, problems: &mut Vec<String>) -> Option<AcmeIssuer> {
     let directories = raw.acme_directory.iter().filter(|it| !it.is_empty());
     let mut directories: Vec<&str> = directories.map(String::as_str).collect();
     let email = raw.acme_email.as_deref().filter(|it| !it.is_empty());
     if directories.is_empty() {
         // Who gives an address has agreed to be known there.
         email?;
-        directories.push(NAMED[0].0);
+        directories.push(USUAL);
     }
-    if email.is_some_and(|email| !is_address(email)) {
+    if email.is_some_and(|email| !is_mail_address(email)) {
         problems.push(format!(
             "--acme-email is {:?}, which is no address of mail",
             email.unwrap_or_default()
@@ -69,8 +95,7 @@ pub(super) fn read(raw: &RawAcme, problems: &mut Vec<String>) -> Option<AcmeSett
     }
     let binding = binding(raw, problems);
     let directories = directories.iter().filter_map(|text| {
-        let named = NAMED.iter().find(|(name, _)| name == text);
-        let url = named.map_or(*text, |(_, url)| *url);
+        let url = directory_named(text).unwrap_or(*text);
         let is_url = url.strip_prefix("https://").is_some_and(is_place);
         if !is_url {
             problems.push(format!(
@@ -85,38 +110,58 @@ pub(super) fn read(raw: &RawAcme, problems: &mut Vec<String>) -> Option<AcmeSett
         })
     });
     let directories = directories.collect();
-    let challenge = ChallengeKind::from_word(&raw.acme_challenge).unwrap_or_else(|| {
-        problems.push(format!(
-            "--acme-challenge is {:?}, neither http-01 nor tls-alpn-01",
-            raw.acme_challenge
-        ));
-        ChallengeKind::default()
-    });
-    Some(AcmeSettings {
-        issuer: AcmeIssuer {
-            directories,
-            challenge,
-        },
-        roots: raw.acme_ca.clone(),
-        proof_port: proof_port(&raw.acme_proof, problems),
-        bounds: Bounds {
-            orders_per_authority: raw.acme_orders,
-            orders_per_domain: raw.acme_orders_per_domain,
-            ..Bounds::default()
-        },
-        state_dir: raw.acme_state_dir.clone(),
+    let challenge = challenge(raw, problems);
+    Some(AcmeIssuer {
+        directories,
+        challenge,
+        dns: solver(raw, challenge, problems),
+        key: key_kind(raw, problems),
+        is_tenants: false,
     })
 }
 
-fn proof_port(text: &str, problems: &mut Vec<String>) -> Option<u16> {
+fn challenge(raw: &RawAcme, problems: &mut Vec<String>) -> ChallengeKind {
+    let word = &raw.acme_challenge;
+    ChallengeKind::from_word(word).unwrap_or_else(|| {
+        problems.push(format!(
+            "--acme-challenge is {word:?}, none of http-01, tls-alpn-01, dns-01 and dns-persist-01"
+        ));
+        ChallengeKind::default()
+    })
+}
+
+/// How records of DNS are set, without which some challenges cannot be met.
+fn solver(
+    raw: &RawAcme,
+    challenge: ChallengeKind,
+    problems: &mut Vec<String>,
+) -> Option<DnsSolver> {
+    let count = problems.len();
+    let solver = dns::solver(raw, problems);
+    if challenge == ChallengeKind::Dns && solver.is_none() && problems.len() == count {
+        let problem = "--acme-challenge=dns-01 needs --acme-dns-server or --acme-dns-webhook";
+        problems.push(problem.to_owned());
+    }
+    solver
+}
+
+fn key_kind(raw: &RawAcme, problems: &mut Vec<String>) -> KeyKind {
+    let word = &raw.acme_key;
+    KeyKind::from_word(word).unwrap_or_else(|| {
+        problems.push(format!(
+            "--acme-key is {word:?}, neither ecdsa-p256 nor rsa-2048"
+        ));
+        KeyKind::default()
+    })
+}
+
+fn port(flag: &str, text: &str, problems: &mut Vec<String>) -> Option<u16> {
     if text == "off" {
         return None;
     }
     let port = text.parse().ok().filter(|port| *port > 0);
     if port.is_none() {
-        problems.push(format!(
-            "--acme-proof is {text:?}, neither a port nor \"off\""
-        ));
+        problems.push(format!("{flag} is {text:?}, neither a port nor \"off\""));
     }
     port
 }
@@ -156,13 +201,6 @@ fn key(path: &Path) -> Result<BindingKey, String> {
     }
 }
 
-fn is_address(text: &str) -> bool {
-    let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_graphic());
-    let parts = text.split_once('@');
-    parts.is_some_and(|(user, host)| is_plain(user) && is_plain(host) && !host.contains('@'))
-        && !text.contains(',')
-}
-
 fn is_place(rest: &str) -> bool {
     !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(|it| it.is_ascii_graphic())
 }
@@ -175,22 +213,23 @@ mod tests {
     use super::{AcmeSettings, read};
     use crate::cli::{Cli, Command};
 
-    fn settings(arguments: &[&str]) -> (Option<AcmeSettings>, Vec<String>) {
+    fn settings(arguments: &[&str]) -> (AcmeSettings, Vec<String>) {
         let line = ["myriad", "serve", "d"];
         let line = line.into_iter().chain(arguments.iter().copied());
         let Command::Serve(raw) = Cli::parse_from(line).command else {
             panic!("not serve")
         };
         let mut problems = Vec::new();
-        (read(&raw.acme, &mut problems), problems)
+        let state_dir = &raw.acme_state.acme_state_dir;
+        (read(&raw.acme, state_dir, &mut problems), problems)
     }
 
     #[test]
     fn nobody_is_asked_for_certificates_unless_somebody_says_so() {
-        assert!(settings(&[]).0.is_none());
+        assert!(settings(&[]).0.issuer.is_none());
         let (acme, problems) = settings(&["--acme-email=ops@shop.example"]);
         assert!(problems.is_empty());
-        let directories = acme.unwrap().issuer.directories;
+        let directories = acme.issuer.unwrap().directories;
         assert_eq!(
             &*directories[0].url,
             "https://acme-v02.api.letsencrypt.org/directory"
@@ -199,14 +238,36 @@ mod tests {
         let several = "--acme-directory=letsencrypt-staging,https://ca.example:14000/dir";
         let (acme, problems) = settings(&[several, "--acme-challenge=tls-alpn-01"]);
         assert!(problems.is_empty());
-        let acme = acme.unwrap();
-        let urls: Vec<&str> = acme.issuer.directories.iter().map(|it| &*it.url).collect();
+        let issuer = acme.issuer.unwrap();
+        let urls: Vec<&str> = issuer.directories.iter().map(|it| &*it.url).collect();
         let staging = "https://acme-staging-v02.api.letsencrypt.org/directory";
         assert_eq!(urls, [staging, "https://ca.example:14000/dir"]);
-        assert_eq!(acme.issuer.challenge, ChallengeKind::TlsAlpn);
+        assert_eq!(issuer.challenge, ChallengeKind::TlsAlpn);
         assert_eq!(acme.proof_port, Some(80));
         let (acme, _) = settings(&["--acme-email=a@b", "--acme-proof=off"]);
-        assert_eq!(acme.unwrap().proof_port, None);
+        assert_eq!(acme.proof_port, None);
+    }
+
+    #[test]
+    fn a_controller_obtains_certificates_where_somebody_says_of_whom_or_that_it_shall() {
+        let settings = |arguments: &[&str]| {
+            let line = ["myriad", "controller", "--proxy-accounts=a/b"];
+            let line = line.into_iter().chain(arguments.iter().copied());
+            let Command::Controller(raw) = Cli::parse_from(line).command else {
+                panic!("not controller")
+            };
+            crate::settings::Controller::check(&raw)
+        };
+        assert!(settings(&[]).unwrap().acme.is_none());
+        let bare = settings(&["--acme"]).unwrap();
+        assert!(bare.acme.is_some_and(|acme| acme.issuer.is_none()));
+        let named = settings(&["--acme-email=a@b", "--resolver=192.0.2.1"]).unwrap();
+        assert_eq!(named.resolvers, ["192.0.2.1:53".parse().unwrap()]);
+        assert!(named.translate().has_issuer("default"));
+        assert!(named.acme.is_some_and(|acme| acme.issuer.is_some()));
+        // Nothing is kept in files.
+        let line = ["myriad", "controller", "--acme-state-dir=/x"];
+        assert!(Cli::try_parse_from(line).is_err());
     }
 
     #[test]
@@ -218,6 +279,15 @@ mod tests {
             (&["--acme-directory=https:///dir"], "https://"),
             (&["--acme-email=a@b", "--acme-challenge=dns-01"], "dns-01"),
             (&["--acme-email=a@b", "--acme-proof=0"], "--acme-proof"),
+            (
+                &["--acme-email=a@b", "--acme-dns-proof=0"],
+                "--acme-dns-proof",
+            ),
+            (&["--acme-email=a@b", "--acme-key=dsa"], "rsa-2048"),
+            (
+                &["--acme-email=a@b", "--acme-dns-server=a"],
+                "--acme-dns-key",
+            ),
             (&["--acme-email=a@b", "--acme-proof=no"], "--acme-proof"),
             (&["--acme-email=a@b", "--acme-eab-key-id=k"], "together"),
             (

@@ -49,10 +49,12 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "object-bytes" => bounds.object_bytes = read(number)?,
         "hosts" => bounds.hosts = read(number)?,
         "regex-kib" => bounds.regex_kib = read(number)?,
+        "issuers" => bounds.issuers = read(number)?,
         "host-subsets" => bounds.host_subsets = read(number)?,
         "subset-endpoints" => bounds.subset_endpoints = read(number)?,
         "endpoint-copies" => bounds.endpoint_copies = read(number)?,
         "late-claims" => bounds.late_claims = read(number)?,
+        "views" => bounds.views = read(number)?,
         // It bounds no objects; `control_share` reads it.
         "control-share" => {
             percent(number)?;
@@ -70,8 +72,8 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         _ => {
             return Err(
                 "is none of hosts, routes, endpoints, certificates, regex-kib, object-bytes, \
-                 hash-slots, upstream-hash-slots, host-subsets, subset-endpoints, \
-                 endpoint-copies, late-claims and control-share"
+                 issuers, hash-slots, upstream-hash-slots, host-subsets, subset-endpoints, \
+                 endpoint-copies, late-claims, views and control-share"
                     .to_owned(),
             );
         }
@@ -105,9 +107,11 @@ mod tests {
             "subset-endpoints=0",
             "endpoint-copies=7",
             "late-claims=5",
+            "views=4",
             "object-bytes=8",
             "hosts=3",
             "regex-kib=6",
+            "issuers=2",
         ];
         let (read, problems) = bounds(&set);
         let expected = Bounds {
@@ -117,9 +121,11 @@ mod tests {
             subset_endpoints: 0,
             endpoint_copies: 7,
             late_claims: 5,
+            views: 4,
             object_bytes: 8,
             hosts: 3,
             regex_kib: 6,
+            issuers: 2,
             ..Bounds::of_tenants()
         };
         assert_eq!((read, problems), (expected, Vec::new()));

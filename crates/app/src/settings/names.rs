@@ -1,6 +1,6 @@
 //! Settings of names: who is asked for their addresses, and which of those are used.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -27,25 +27,7 @@ pub(super) fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings
              to {DNS_TTL_MAX}"
         ));
     }
-    let mut servers = Vec::new();
-    for text in raw.names.resolver.iter().filter(|text| !text.is_empty()) {
-        let bare = text.trim_matches(['[', ']']).parse::<IpAddr>();
-        match bare
-            .map(|ip| (ip, DNS_PORT).into())
-            .or_else(|_| text.parse())
-        {
-            Ok(server) => servers.push(server),
-            Err(_) => problems.push(format!(
-                "--resolver has {text:?}, which is no ADDRESS or ADDRESS:PORT"
-            )),
-        }
-    }
-    if servers.len() > RESOLVERS_MAX {
-        let count = servers.len();
-        problems.push(format!(
-            "--resolver has {count} servers, over {RESOLVERS_MAX}"
-        ));
-    }
+    let servers = servers(&raw.names.resolver, problems);
     NameSettings {
         servers,
         ttl_min: Duration::from_secs(min),
@@ -63,6 +45,30 @@ pub(super) fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> NameSettings
             ..BorderSettings::default()
         },
     }
+}
+
+/// Servers of DNS.
+pub(super) fn servers(written: &[String], problems: &mut Vec<String>) -> Vec<SocketAddr> {
+    let mut servers = Vec::new();
+    for text in written.iter().filter(|text| !text.is_empty()) {
+        let bare = text.trim_matches(['[', ']']).parse::<IpAddr>();
+        match bare
+            .map(|ip| (ip, DNS_PORT).into())
+            .or_else(|_| text.parse())
+        {
+            Ok(server) => servers.push(server),
+            Err(_) => problems.push(format!(
+                "--resolver has {text:?}, which is no ADDRESS or ADDRESS:PORT"
+            )),
+        }
+    }
+    if servers.len() > RESOLVERS_MAX {
+        let count = servers.len();
+        problems.push(format!(
+            "--resolver has {count} servers, over {RESOLVERS_MAX}"
+        ));
+    }
+    servers
 }
 
 /// Blocks of addresses, or single ones.

@@ -39,6 +39,15 @@ pub(super) enum Peer {
     Nginx,
 }
 
+/// The builds of Myriad that are measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Builds<'a> {
+    /// The binary that is measured beside all others; without it, this program.
+    pub now: Option<&'a Path>,
+    /// The binary of another build, which is a peer.
+    pub before: Option<&'a Path>,
+}
+
 /// The addresses that a proxy serves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doors {
@@ -124,16 +133,22 @@ impl Ground {
         })
     }
 
-    /// Starts Myriad, which comes first, the floor, and the others on these cores. One that is not
-    /// to be had is named and left out.
+    /// Starts Myriad, which comes first, its other build, the floor, and the others on these cores.
+    /// A peer that is not to be had is named and left out.
     pub(super) fn start(
         &self,
         against: &[Peer],
-        binary: Option<&Path>,
+        builds: Builds<'_>,
         connections: usize,
         cores: &Cores,
     ) -> anyhow::Result<Vec<Subject>> {
-        let mut subjects = vec![self.start_own(binary, cores)?];
+        let mut subjects = vec![self.start_own(builds.now, cores)?];
+        if let Some(before) = builds.before {
+            let started = self.start_binary(before, cores);
+            let mut subject = started.context("the build before does not start")?;
+            "myriad before".clone_into(&mut subject.name);
+            subjects.push(subject);
+        }
         let mut peers = vec![Peer::Floor];
         peers.extend(against.iter().copied().filter(|&peer| peer != Peer::Floor));
         for peer in peers {

@@ -35,6 +35,11 @@ impl Budget {
         self.whole_at = self.whole_at.max(now).saturating_add(self.cost);
     }
 
+    /// Takes back what was noted of one that was not done after all.
+    pub(super) fn give_back(&mut self) {
+        self.whole_at = self.whole_at.saturating_sub(self.cost);
+    }
+
     /// Whether all of it is there.
     pub(super) fn is_whole(&self, now: Millis) -> bool {
         self.whole_at <= now
@@ -61,5 +66,7 @@ mod tests {
             budget.spend(90_000);
         }
         assert_eq!(budget.free_at(), 91_000);
+        budget.give_back();
+        assert!(budget.free_at() <= 90_000);
     }
 }

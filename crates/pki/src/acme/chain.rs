@@ -1,6 +1,7 @@
 //! Whether the chain that an authority hands out is the certificate that was ordered.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use rcgen::{KeyPair, PublicKeyData as _};
 use rustls_pki_types::pem::PemObject as _;
@@ -123,12 +124,19 @@ impl HeldCertificate {
     }
 }
 
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| v6()).ok()
+}
+
 fn held(leaf: &X509Certificate<'_>, der: &[u8]) -> Option<HeldCertificate> {
     let mut names: Vec<Box<str>> = Vec::new();
     if let Some(extension) = leaf.subject_alternative_name().ok()? {
         let found = extension.value.general_names.iter();
         names.extend(found.filter_map(|name| match name {
             GeneralName::DNSName(name) => Some(name.to_ascii_lowercase().into_boxed_str()),
+            GeneralName::IPAddress(bytes) => Some(address(bytes)?.to_string().into_boxed_str()),
             _ => None,
         }));
     }
@@ -170,6 +178,23 @@ mod tests {
         let leaf = leaf.unwrap();
         let key = OrderKey::new(leaf.key.secret_der().to_vec());
         (leaf, key)
+    }
+
+    #[test]
+    fn a_certificate_for_addresses_and_wildcards_names_them_as_they_were_ordered() {
+        let root = Authority::new("ca", NOW_S).unwrap();
+        let (leaf, key) = issue(&root, &["*.a.example", "192.0.2.7", "2001:db8::1"]);
+        let whole = format!("{}{}", pem(&leaf.chain[0]), root.certificate_pem());
+        let names: Vec<Box<str>> = ["*.a.example", "192.0.2.7", "2001:db8::1"]
+            .map(Box::from)
+            .into();
+        let issued = check_chain(&whole, &key, &names, NOW).unwrap();
+        assert_eq!(issued.held.names, names);
+        let other = ["192.0.2.8".into()];
+        assert_eq!(
+            check_chain(&whole, &key, &other, NOW).unwrap_err(),
+            ChainError::Name("192.0.2.8".into())
+        );
     }
 
     #[test]

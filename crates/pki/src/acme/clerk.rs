@@ -11,12 +11,15 @@ use instant_acme::{
     Key, NewAccount, NewOrder, OrderStatus, Problem,
 };
 pub use instant_acme::{BodyWrapper, BytesResponse, Error as HttpError, HttpClient};
-use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::{
+    CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
+    RsaKeySize,
+};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::{
-    Challenge, ChallengeKind, Directory, MINUTE, Millis, Order, OrderKey, RenewalWindow, SECOND,
-    StepOutcome, StepTrouble,
+    AcmeIssuer, Challenge, ChallengeKind, Directory, KeyKind, MINUTE, Millis, Order, OrderKey,
+    RenewalWindow, SECOND, StepOutcome, StepTrouble,
 };
 
 /// How often a step is tried again whose nonce is refused, which says nothing of the step.
@@ -145,16 +148,16 @@ impl Account {
     pub async fn place(
         &self,
         order: &Order,
-        kind: ChallengeKind,
+        issuer: &AcmeIssuer,
         profile: Option<&str>,
     ) -> Result<StepOutcome, StepTrouble> {
-        retried(|| self.try_place(order, kind, profile)).await
+        retried(|| self.try_place(order, issuer, profile)).await
     }
 
     async fn try_place(
         &self,
         order: &Order,
-        kind: ChallengeKind,
+        issuer: &AcmeIssuer,
         profile: Option<&str>,
     ) -> Result<StepOutcome, StepError> {
         let names: Vec<Identifier> = order.names.iter().map(|name| identifier(name)).collect();
@@ -183,18 +186,22 @@ impl Account {
                     )));
                 }
             }
-            let offered = offered(&authorization);
+            let (offered, kind) = (offered(&authorization), issuer.challenge_of(&name));
             let Some(challenge) = authorization.challenge(type_of(kind)) else {
                 return Err(StepError::Refused(format!(
                     "it does not offer {} for {name}, but {offered}",
                     kind.as_str()
                 )));
             };
+            let key = challenge.key_authorization();
             challenges.push(Challenge {
                 name: name.into(),
                 kind: kind.as_str().into(),
                 token: challenge.token.as_str().into(),
-                answer: challenge.key_authorization().as_str().into(),
+                answer: match kind {
+                    ChallengeKind::Dns => key.dns_value().into(),
+                    _ => key.as_str().into(),
+                },
             });
         }
         Ok(StepOutcome::Placed(placed.url().into(), challenges))
@@ -204,11 +211,11 @@ impl Account {
     ///
     /// # Errors
     /// See [`StepTrouble`].
-    pub async fn accept(&self, url: &str, kind: ChallengeKind) -> Result<StepOutcome, StepTrouble> {
-        retried(|| self.try_accept(url, kind)).await
+    pub async fn accept(&self, url: &str, issuer: &AcmeIssuer) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_accept(url, issuer)).await
     }
 
-    async fn try_accept(&self, url: &str, kind: ChallengeKind) -> Result<StepOutcome, StepError> {
+    async fn try_accept(&self, url: &str, issuer: &AcmeIssuer) -> Result<StepOutcome, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
             OrderStatus::Invalid => return Err(StepError::Refused(reason(&mut order).await)),
@@ -221,6 +228,7 @@ impl Account {
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
+            let kind = issuer.challenge_of(&authorization.identifier().to_string());
             let Some(mut challenge) = authorization.challenge(type_of(kind)) else {
                 continue;
             };
@@ -231,22 +239,32 @@ impl Account {
         Ok(StepOutcome::Accepted)
     }
 
-    /// Looks at what the authority says to the answers, so long after the order was placed.
+    /// Looks at what the authority says to the answers, so long after the order was placed. Once it
+    /// is content, the certificate gets a key of a kind.
     ///
     /// # Errors
     /// See [`StepTrouble`].
-    pub async fn look(&self, url: &str, age: Millis) -> Result<StepOutcome, StepTrouble> {
-        retried(|| self.try_look(url, age)).await
+    pub async fn look(
+        &self,
+        url: &str,
+        age: Millis,
+        kind: KeyKind,
+    ) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_look(url, age, kind)).await
     }
 
-    async fn try_look(&self, url: &str, age: Millis) -> Result<StepOutcome, StepError> {
+    async fn try_look(
+        &self,
+        url: &str,
+        age: Millis,
+        kind: KeyKind,
+    ) -> Result<StepOutcome, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
             OrderStatus::Invalid => Err(StepError::Refused(reason(&mut order).await)),
             OrderStatus::Pending => Ok(StepOutcome::Pending(pause(age))),
             OrderStatus::Ready => {
-                let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
-                let key = key.map_err(|error| StepError::Local(error.to_string()))?;
+                let key = new_key(kind).map_err(|error| StepError::Local(error.to_string()))?;
                 Ok(StepOutcome::Ready(OrderKey::new(key.serialize_der())))
             }
             // Its key is gone with whoever asked for it.
@@ -376,6 +394,15 @@ fn type_of(kind: ChallengeKind) -> ChallengeType {
     match kind {
         ChallengeKind::Http => ChallengeType::Http01,
         ChallengeKind::TlsAlpn => ChallengeType::TlsAlpn01,
+        ChallengeKind::Dns => ChallengeType::Dns01,
+        ChallengeKind::DnsPersist => ChallengeType::Unknown(kind.as_str().to_owned()),
+    }
+}
+
+fn new_key(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+    match kind {
+        KeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
     }
 }
 
@@ -513,5 +540,35 @@ fn trouble(error: Error) -> StepTrouble {
             None => StepTrouble::Unreachable(cut(other.to_string()), 0),
         },
         other => StepTrouble::Unreachable(cut(other.to_string()), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateSigningRequestParams, SanType};
+    use rustls_pki_types::CertificateSigningRequestDer;
+
+    use super::{new_key, request};
+    use crate::acme::{KeyKind, OrderKey};
+
+    #[test]
+    fn a_request_has_the_names_and_the_key_that_were_asked_for() {
+        for (kind, bytes_min) in [(KeyKind::EcdsaP256, 100), (KeyKind::Rsa2048, 1_000)] {
+            let key = new_key(kind).unwrap().serialize_der();
+            assert!(key.len() > bytes_min, "{kind:?}");
+            let key = OrderKey::new(key);
+            let names: Vec<Box<str>> = vec!["*.a.example".into(), "192.0.2.7".into()];
+            let Ok(der) = request(&key, &names) else {
+                panic!("no request for {kind:?}")
+            };
+            let der = CertificateSigningRequestDer::from(der);
+            let read = CertificateSigningRequestParams::from_der(&der).unwrap();
+            let names = read.params.subject_alt_names;
+            let [SanType::DnsName(name), SanType::IpAddress(address)] = &*names else {
+                panic!("{names:?}")
+            };
+            assert_eq!(name.as_str(), "*.a.example");
+            assert_eq!(address.to_string(), "192.0.2.7");
+        }
     }
 }

@@ -11,6 +11,7 @@ mod results;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use super::budget::Budget;
 use super::directory::{AuthorityState, Line, Places};
 use super::{
-    AcmeIssuer, Challenge, DAY, HOUR, HeldCertificate, Millis, Order, OrderKey, RenewalWindow,
-    registered_domain,
+    AcmeIssuer, Challenge, DAY, DnsRecord, HOUR, HeldCertificate, Millis, Order, OrderKey,
+    OrderStage, RenewalWindow, registered_domain,
 };
 
 /// The bounds of a desk.
@@ -92,6 +93,8 @@ pub enum TaskStep {
     Finalise,
     /// Fetch it, check it and keep it.
     Fetch,
+    /// Remove the records of DNS that were set.
+    Clean,
     /// Ask when a certificate is to be renewed: at this directory, by this name.
     Window(Box<str>, Box<str>),
 }
@@ -99,8 +102,8 @@ pub enum TaskStep {
 /// The good outcomes of steps.
 #[derive(Clone, Debug)]
 pub enum StepOutcome {
-    /// The names lead here.
-    Proven,
+    /// The names lead here, and records of DNS for their challenges go there.
+    Proven(Vec<DnsRecord>),
     /// The authority has an order of this URL, with these challenges that are not met yet.
     Placed(Box<str>, Vec<Challenge>),
     /// The answers are in service.
@@ -115,6 +118,8 @@ pub enum StepOutcome {
     Finalised,
     /// The certificate is there and kept.
     Issued(HeldCertificate),
+    /// The records are removed.
+    Cleaned,
     /// When the authority wants it to be renewed; none where it does not say.
     Window(Option<RenewalWindow>),
 }
@@ -196,12 +201,19 @@ struct Entry {
     is_changed: bool,
     /// Whether any state of the order is kept.
     is_kept: bool,
+    /// Whether a process before has placed the order: the authority may have looked at its answers
+    /// while nobody gave them.
+    is_found: bool,
     /// The directory of the authority where it counts among the open orders.
     counted: Option<Box<str>>,
     state: Wait,
     timer: Option<Millis>,
     /// Whether people are told of a trouble.
     is_told: bool,
+    /// How often it was tried to remove the order's records of DNS.
+    sweeps: u32,
+    /// When that is tried next.
+    sweep_at: Millis,
 }
 
 /// The thing that a certificate waits for.
@@ -275,7 +287,9 @@ impl Desk {
             order.directory.clone(),
             order.placed_at,
         );
-        if placed_at > 0 && order.replaces.is_none() {
+        // The certificate of one that is over counts for it.
+        let is_over = order.stage == OrderStage::Leaving;
+        if placed_at > 0 && order.replaces.is_none() && !is_over {
             self.note_placed(&names, &directory, placed_at, now);
         }
         let is_open = order.stage.is_open();
@@ -285,13 +299,14 @@ impl Desk {
         let entry = self.certificates.entry(order.id.clone()).or_default();
         entry.counted = is_open.then_some(directory);
         entry.is_kept = true;
+        entry.is_found = order.stage.placed().is_some();
         entry.order = Some(order);
     }
 
     /// Takes in a certificate that is there.
     pub fn restore_certificate(&mut self, id: &Arc<str>, held: HeldCertificate, now: Millis) {
         if let (Some(directory), Some(placed_at)) = (held.directory.clone(), held.placed_at) {
-            self.note_placed(&held.names.clone(), &directory, placed_at, now);
+            self.note_placed(&held.names, &directory, placed_at, now);
         }
         // The first looks after a start do not come all at once.
         let before = i64::try_from(self.certificates.len()).unwrap_or(i64::MAX);
@@ -408,12 +423,24 @@ impl Desk {
 
     fn spend_domains(&mut self, names: &[Box<str>], now: Millis) {
         for domain in domains_of(names) {
-            let mut budget = self.domain_budget(domain);
+            let mut budget = self.domain_budget(&domain);
             budget.spend(now);
             let is_new = self.domains.insert(domain.into(), budget).is_none();
             // Whoever has all of its budget needs no row; amortised over the rows that came.
             if is_new && self.domains.len().is_power_of_two() {
                 self.domains.retain(|_, budget| !budget.is_whole(now));
+            }
+        }
+    }
+
+    /// Takes back what a placing has spent that nobody took.
+    fn give_back_placing(&mut self, order: &Order) {
+        self.authority(&order.directory).budget.give_back();
+        if order.replaces.is_none() {
+            for domain in domains_of(&order.names) {
+                if let Some(budget) = self.domains.get_mut(domain.as_ref()) {
+                    budget.give_back();
+                }
             }
         }
     }
@@ -428,7 +455,7 @@ impl Desk {
 }
 
 /// The registered domains of names, each once.
-fn domains_of(names: &[Box<str>]) -> BTreeSet<&str> {
+fn domains_of(names: &[Box<str>]) -> BTreeSet<Cow<'_, str>> {
     names.iter().map(|name| registered_domain(name)).collect()
 }
 

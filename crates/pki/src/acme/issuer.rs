@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::DnsSolver;
+
 /// An issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeIssuer {
@@ -9,6 +11,24 @@ pub struct AcmeIssuer {
     pub directories: Vec<Directory>,
     /// The proof that names are the orderer's.
     pub challenge: ChallengeKind,
+    /// How records of DNS are set: for [`ChallengeKind::Dns`], and for wildcards beside proofs
+    /// that do not go for those.
+    pub dns: Option<DnsSolver>,
+    /// The keys of its certificates.
+    pub key: KeyKind,
+    /// Whether a tenant has written it, so that servers that it names are at public addresses.
+    pub is_tenants: bool,
+}
+
+impl AcmeIssuer {
+    /// The proof of one name: a wildcard can be proven by DNS alone.
+    pub fn challenge_of(&self, name: &str) -> ChallengeKind {
+        let by_dns = name.starts_with("*.") && self.dns.is_some() && !self.challenge.is_in_dns();
+        match by_dns {
+            true => ChallengeKind::Dns,
+            false => self.challenge,
+        }
+    }
 }
 
 /// An authority, and the account there.
@@ -55,7 +75,33 @@ impl fmt::Debug for BindingKey {
     }
 }
 
-/// The kinds of proof that a gateway can give by itself.
+/// The kinds of keys that certificates have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyKind {
+    /// ECDSA on the curve P-256.
+    #[default]
+    EcdsaP256,
+    /// RSA with 2,048 bits, for clients that know nothing else.
+    Rsa2048,
+}
+
+impl KeyKind {
+    /// The name that people have for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            KeyKind::EcdsaP256 => "ecdsa-p256",
+            KeyKind::Rsa2048 => "rsa-2048",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let mut all = [KeyKind::EcdsaP256, KeyKind::Rsa2048].into_iter();
+        all.find(|kind| kind.as_str() == word)
+    }
+}
+
+/// The kinds of proof.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChallengeKind {
     /// An answer over plain HTTP (RFC 8555, section 8.3).
@@ -63,6 +109,11 @@ pub enum ChallengeKind {
     Http,
     /// A certificate in a handshake for `acme-tls/1` (RFC 8737).
     TlsAlpn,
+    /// A record of DNS that is set for it (RFC 8555, section 8.4).
+    Dns,
+    /// A record of DNS that is there for good and names the account
+    /// (draft-ietf-acme-dns-persist).
+    DnsPersist,
 }
 
 impl ChallengeKind {
@@ -71,12 +122,73 @@ impl ChallengeKind {
         match self {
             ChallengeKind::Http => "http-01",
             ChallengeKind::TlsAlpn => "tls-alpn-01",
+            ChallengeKind::Dns => "dns-01",
+            ChallengeKind::DnsPersist => "dns-persist-01",
         }
+    }
+
+    /// Whether an authority looks for it in DNS, and not at a gateway.
+    pub const fn is_in_dns(self) -> bool {
+        matches!(self, ChallengeKind::Dns | ChallengeKind::DnsPersist)
     }
 
     /// The kind of this name.
     pub fn from_word(word: &str) -> Option<Self> {
-        let mut all = [ChallengeKind::Http, ChallengeKind::TlsAlpn].into_iter();
-        all.find(|kind| kind.as_str() == word)
+        let all = [
+            ChallengeKind::Http,
+            ChallengeKind::TlsAlpn,
+            ChallengeKind::Dns,
+            ChallengeKind::DnsPersist,
+        ];
+        all.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AcmeIssuer, ChallengeKind, KeyKind};
+    use crate::acme::{DnsSolver, DnsWebhook};
+
+    #[test]
+    fn a_wildcard_is_proven_by_dns_where_records_can_be_set() {
+        let issuer = |challenge, is_set: bool| AcmeIssuer {
+            directories: Vec::new(),
+            challenge,
+            dns: is_set.then(|| {
+                DnsSolver::Webhook(DnsWebhook {
+                    url: None,
+                    group: "acme.example".into(),
+                    solver: "s".into(),
+                    config: "".into(),
+                    namespace: "".into(),
+                    token_file: None,
+                })
+            }),
+            key: KeyKind::default(),
+            is_tenants: false,
+        };
+        let http = issuer(ChallengeKind::Http, true);
+        assert_eq!(http.challenge_of("*.a.example"), ChallengeKind::Dns);
+        assert_eq!(http.challenge_of("a.example"), ChallengeKind::Http);
+        let bare = issuer(ChallengeKind::Http, false);
+        assert_eq!(bare.challenge_of("*.a.example"), ChallengeKind::Http);
+        let persist = issuer(ChallengeKind::DnsPersist, true);
+        assert_eq!(persist.challenge_of("*.a"), ChallengeKind::DnsPersist);
+    }
+
+    #[test]
+    fn kinds_are_found_by_their_words() {
+        for kind in [
+            ChallengeKind::Http,
+            ChallengeKind::TlsAlpn,
+            ChallengeKind::Dns,
+            ChallengeKind::DnsPersist,
+        ] {
+            assert_eq!(ChallengeKind::from_word(kind.as_str()), Some(kind));
+        }
+        for kind in [KeyKind::EcdsaP256, KeyKind::Rsa2048] {
+            assert_eq!(KeyKind::from_word(kind.as_str()), Some(kind));
+        }
+        assert_eq!(KeyKind::from_word("dsa"), None);
     }
 }

@@ -34,6 +34,23 @@ pub struct Order {
     pub not_before: Millis,
     /// When it was placed last; 0 for never.
     pub placed_at: Millis,
+    /// The records of DNS that its challenges need. They are kept here before they are set, and
+    /// until they are removed.
+    pub records: Vec<DnsRecord>,
+}
+
+/// A record of DNS that answers a challenge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsRecord {
+    /// The name that is proven by it, without `*.`.
+    pub name: Box<str>,
+    /// The name of the record, where the challenge's own name leads by CNAME.
+    pub fqdn: Box<str>,
+    /// The zone that it is in.
+    pub zone: Box<str>,
+    /// The text; none while none is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Box<str>>,
 }
 
 /// How far an order has come.
@@ -53,6 +70,8 @@ pub enum OrderStage {
     Finalising(Box<str>, OrderKey),
     /// It has been asked.
     Fetching(Box<str>, OrderKey),
+    /// It is over, but for records of DNS that are to be removed.
+    Leaving,
 }
 
 /// An order as the authority has it.
@@ -73,7 +92,7 @@ pub struct Challenge {
     pub kind: Box<str>,
     /// The token.
     pub token: Box<str>,
-    /// The key authorization (RFC 8555, section 8.1).
+    /// The key authorization (RFC 8555, section 8.1); of a challenge in DNS the text of the record.
     pub answer: Box<str>,
 }
 
@@ -105,7 +124,17 @@ impl OrderStage {
 
     /// Whether the authority has it.
     pub fn is_open(&self) -> bool {
-        !matches!(self, OrderStage::Proving | OrderStage::Placing)
+        !matches!(
+            self,
+            OrderStage::Proving | OrderStage::Placing | OrderStage::Leaving
+        )
+    }
+}
+
+impl DnsRecord {
+    /// The name that records of a name are for: a wildcard has those of the name below its star.
+    pub fn base(name: &str) -> &str {
+        name.strip_prefix("*.").unwrap_or(name)
     }
 }
 
@@ -155,9 +184,25 @@ struct Text {
     tried: u32,
     not_before: Millis,
     placed_at: Millis,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    records: Vec<DnsRecord>,
 }
 
 impl Order {
+    /// Whether records of DNS may be set for it.
+    pub fn is_set(&self) -> bool {
+        self.records.iter().any(|record| record.value.is_some())
+    }
+
+    /// Whether records are to be removed before anything else: nobody looks at them any more.
+    pub(super) fn is_to_clean(&self) -> bool {
+        match self.stage {
+            OrderStage::Leaving => true,
+            OrderStage::Proving | OrderStage::Placing => self.is_set(),
+            _ => false,
+        }
+    }
+
     /// The text that is kept. It has the key of the certificate in it.
     pub fn expose_text(&self) -> String {
         let (stage, url, challenges, key) = match &self.stage {
@@ -168,6 +213,7 @@ impl Order {
             OrderStage::Validating(it) => ("validating", Some(&it.url), &it.challenges[..], None),
             OrderStage::Finalising(url, key) => ("finalising", Some(url), &[][..], Some(key)),
             OrderStage::Fetching(url, key) => ("fetching", Some(url), &[][..], Some(key)),
+            OrderStage::Leaving => ("leaving", None, &[][..], None),
         };
         let text = Text {
             id: self.id.clone(),
@@ -183,6 +229,7 @@ impl Order {
             tried: self.tried,
             not_before: self.not_before,
             placed_at: self.placed_at,
+            records: self.records.clone(),
         };
         serde_json::to_string(&text).unwrap_or_default()
     }
@@ -214,6 +261,7 @@ impl Order {
             }),
             "finalising" => OrderStage::Finalising(url?, OrderKey::new(key?)),
             "fetching" => OrderStage::Fetching(url?, OrderKey::new(key?)),
+            "leaving" => OrderStage::Leaving,
             _ => return Err(OrderTextError::Invalid("stage")),
         };
         Ok(Order {
@@ -227,6 +275,7 @@ impl Order {
             tried: text.tried,
             not_before: text.not_before,
             placed_at: text.placed_at,
+            records: text.records,
         })
     }
 }
@@ -250,7 +299,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Challenge, Order, OrderKey, OrderStage, PlacedOrder};
+    use super::{Challenge, DnsRecord, Order, OrderKey, OrderStage, PlacedOrder};
 
     fn order(stage: OrderStage) -> Order {
         Order {
@@ -264,6 +313,7 @@ mod tests {
             tried: 1,
             not_before: 7,
             placed_at: 5,
+            records: Vec::new(),
         }
     }
 
@@ -287,11 +337,49 @@ mod tests {
             OrderStage::Validating(placed()),
             OrderStage::Finalising("u".into(), key()),
             OrderStage::Fetching("u".into(), key()),
+            OrderStage::Leaving,
         ] {
-            let order = order(stage);
+            let mut order = order(stage);
+            let found = Order::from_text(&order.expose_text()).unwrap();
+            assert_eq!(found, order);
+            order.records = vec![record(None), record(Some("v"))];
             let found = Order::from_text(&order.expose_text()).unwrap();
             assert_eq!(found, order);
         }
+    }
+
+    fn record(value: Option<&str>) -> DnsRecord {
+        DnsRecord {
+            name: "a.example".into(),
+            fqdn: "_acme-challenge.a.example".into(),
+            zone: "example".into(),
+            value: value.map(Box::from),
+        }
+    }
+
+    #[test]
+    fn records_are_removed_once_nobody_looks_at_them_any_more() {
+        let placed = PlacedOrder {
+            url: "u".into(),
+            challenges: Vec::new(),
+        };
+        for (stage, is_due) in [
+            (OrderStage::Proving, true),
+            (OrderStage::Placing, true),
+            (OrderStage::Answering(placed.clone()), false),
+            (OrderStage::Validating(placed), false),
+            (OrderStage::Leaving, true),
+        ] {
+            let mut order = order(stage);
+            order.records = vec![record(None)];
+            assert!(!order.is_set());
+            assert_eq!(order.is_to_clean(), order.stage == OrderStage::Leaving);
+            order.records.push(record(Some("v")));
+            assert!(order.is_set());
+            assert_eq!(order.is_to_clean(), is_due, "{:?}", order.stage);
+        }
+        assert_eq!(DnsRecord::base("*.a.example"), "a.example");
+        assert_eq!(DnsRecord::base("a.example"), "a.example");
     }
 
     #[test]

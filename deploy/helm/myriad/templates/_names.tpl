@@ -83,6 +83,54 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- end -}}
 
+{{/* What is not empty where the controllers obtain certificates. */}}
+{{- define "myriad.obtains" -}}
+{{- if or .Values.acme.enabled .Values.acme.email .Values.acme.directory -}}yes{{- end -}}
+{{- end -}}
+
+{{/* The settings of that. */}}
+{{- define "myriad.acme" -}}
+{{- if include "myriad.obtains" . -}}
+- --acme
+{{- with .Values.acme }}
+{{- with .email }}
+- --acme-email={{ . }}
+{{- end }}
+{{- with .directory }}
+- --acme-directory={{ . }}
+{{- end }}
+{{- if .ca }}
+- --acme-ca=/etc/myriad/acme-ca/ca.crt
+{{- end }}
+{{- with .challenge }}
+- --acme-challenge={{ . }}
+{{- end }}
+{{- with .profile }}
+- --acme-profile={{ . }}
+{{- end }}
+{{- with .key }}
+- --acme-key={{ . }}
+{{- end }}
+{{- with .proof | toString }}
+- --acme-proof={{ . }}
+{{- end }}
+{{- with .binding.keyId }}
+- --acme-eab-key-id={{ . }}
+- --acme-eab-key-file=/etc/myriad/acme-binding/key
+{{- end }}
+{{- with .orders }}
+- --acme-orders={{ int64 . }}
+{{- end }}
+{{- with .ordersPerDomain }}
+- --acme-orders-per-domain={{ int64 . }}
+{{- end }}
+{{- with .resolvers }}
+- --resolver={{ join "," . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
 {{/* The pod of a proxy: of the release `root`, under the service account `account`, of the gateway `view`. What `proxy` sets
 is as in the values of that name. */}}
 {{- define "myriad.proxyPod" -}}

@@ -1,13 +1,15 @@
-//! The changed defaults of this release: here those that an operator has to look for, and in
-//! [`shown`] those that objects or findings show.
+//! The changed defaults of this release: here and in [`recent`] those that an operator has to look
+//! for, and in [`shown`] those that objects or findings show.
 
 use super::{ChangedDefault, Sign};
 
+mod recent;
 mod shown;
 
 /// All changed defaults.
 pub(super) fn all() -> impl Iterator<Item = &'static ChangedDefault> {
-    LOOKED_FOR.iter().chain(shown::SHOWN)
+    let looked_for = LOOKED_FOR.iter().chain(recent::RECENT);
+    looked_for.chain(shown::SHOWN)
 }
 
 /// The changed defaults that nothing in a cluster shows, in the order of CHANGELOG.md.
@@ -584,5 +586,11 @@ const LOOKED_FOR: &[ChangedDefault] = &[
         change: "Pods with very many containers, ports or checks are refused a proxy",
         setting: "",
         sign: Sign::Look("look at injections_refused_total"),
+    },
+    ChangedDefault {
+        line: "look at each member of a list in a header",
+        change: "policies that deny or ask look at each member of a list in a header",
+        setting: "",
+        sign: Sign::Look("look at AuthorizationPolicies with request.headers"),
     },
 ];

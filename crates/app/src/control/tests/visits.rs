@@ -1,12 +1,14 @@
 //! Views of sidecars that look at what they may see, between the changes of others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use myriad_api::{Batch, ObjectKind};
+use myriad_base::clock;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::super::{Event, INBOX_EVENTS_MAX, TAKING_IN_MAX};
+use super::super::{Control, Event, INBOX_EVENTS_MAX, TAKING_IN_MAX};
 use super::{Recorder, batch, change, control, pod, service};
 
 /// A Sidecar of the namespace whose objects are for all.
@@ -100,4 +102,64 @@ fn service_of_labels() -> Event {
         changes: vec![change(ObjectKind::Service, service)],
         ..Batch::default()
     })
+}
+
+#[tokio::test]
+async fn what_views_look_at_is_charged_to_whoever_caused_it_once_it_adds_up() {
+    let services = (0..50).map(|number| service(&format!("n{number}"), "s"));
+    let first = Batch {
+        changes: services.collect(),
+        synced: true,
+        ..Batch::default()
+    };
+    let (mut control, recorder, _) = control(Vec::new());
+    let pods = (0..5).map(|number| pod(&format!("p{number}"), &format!("a{number}"), 2));
+    for event in [Event::Changed(first)].into_iter().chain(pods) {
+        assert!(control.take(event));
+        control.translate_cut();
+    }
+    for number in 0..5 {
+        let (answer, _) = oneshot::channel();
+        assert!(control.take(Event::Asked(format!("shop/p{number}"), answer)));
+    }
+    while control.translate_postponed() {}
+    assert!(control.take(batch("b", 0..1, 3)));
+    control.translate_cut();
+    // Two looks at the clock, as long as a part takes, are not enough to be a heavy batch.
+    let asked = AtomicU64::new(0);
+    control.processor_time = Box::new(move || {
+        let times = asked.fetch_add(1, Ordering::Relaxed);
+        Duration::from_millis(45 * times)
+    });
+    let sidecar = json!({
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "Sidecar",
+        "metadata": {"namespace": "shop", "name": "default"},
+        "spec": {"egress": [{"hosts": ["./*"]}]}
+    });
+    let sidecar = Batch {
+        changes: vec![change(ObjectKind::Sidecar, sidecar)],
+        ..Batch::default()
+    };
+    assert!(control.take(Event::Changed(sidecar)));
+    control.translate_cut();
+    let waits = |control: &Control<Recorder>| {
+        let until = control.queue.deferred_until("shop", clock::now());
+        until.is_some()
+    };
+    assert!(control.translate_postponed() && !waits(&control));
+    assert!(control.translate_postponed() && waits(&control));
+    // The rest waits with its other changes, and nobody else does.
+    assert!(!control.translate_postponed() && control.engine.has_postponed());
+    assert!(control.next_due().is_some());
+    control.processor_time = Box::new(|| Duration::ZERO);
+    assert!(control.take(batch("c", 0..1, 4)));
+    control.translate_cut();
+    let published = recorder.0.lock().expect("not poisoned");
+    let (names, _) = published.last().expect("a cut");
+    assert!(names.iter().any(|it| it == "c"));
+    let told = control
+        .board
+        .findings_where(10, |it| it.message.contains("namespace shop wait for"));
+    assert_eq!(told.len(), 1);
 }

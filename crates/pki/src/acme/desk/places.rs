@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Belongs, Desk, Effect, Entry, Task, TaskStep, TroubleNotice, Wait, domains_of, share_of,
+    Belongs, CertificateWish, Desk, Effect, Entry, Task, TaskStep, TroubleNotice, Wait, domains_of,
+    share_of,
 };
 use crate::acme::{AcmeIssuer, HeldCertificate, Millis, Order, OrderStage, renewal};
 
@@ -51,7 +52,7 @@ impl Desk {
             }
             self.timers.extend(timer.map(|moment| (moment, id.clone())));
             // What is there stays with whoever runs the desk.
-            if entry.wish.is_none() && entry.held.is_none() {
+            if entry.wish.is_none() && entry.held.is_none() && entry.order.is_none() {
                 self.certificates.remove(id);
             }
         }
@@ -65,14 +66,14 @@ impl Desk {
         };
         let wish = entry.wish.as_ref();
         let is_wanted = |order: &Order| {
-            wish.is_some_and(|wish| wish.names == order.names && wish.issuer == order.issuer)
+            let is_same =
+                |wish: &CertificateWish| wish.names == order.names && wish.issuer == order.issuer;
+            order.stage == OrderStage::Leaving || wish.is_some_and(is_same)
         };
         if entry.order.as_ref().is_none_or(is_wanted) {
             return;
         }
-        entry.order = None;
-        entry.is_kept = false;
-        effects.push(Effect::Drop(id.clone()));
+        entry.end_order(id, effects);
         if std::mem::take(&mut entry.is_told) {
             effects.push(Effect::Tell(id.clone(), None));
         }
@@ -124,12 +125,20 @@ impl Desk {
             tried: 0,
             not_before: Millis::MIN,
             placed_at: 0,
+            records: Vec::new(),
         });
         entry.is_changed = false;
         entry.is_kept = false;
     }
 
     fn belongs(&self, entry: &Entry, id: &str, now: Millis) -> Belongs {
+        // Whatever becomes of the wish, nothing stays behind.
+        if entry.order.as_ref().is_some_and(Order::is_to_clean) {
+            return match entry.sweep_at > now {
+                true => Belongs::Timer(entry.sweep_at),
+                false => Belongs::Proofs,
+            };
+        }
         let issuer = entry.wish.as_ref().map(|wish| &wish.issuer);
         let Some(issuer) = issuer.and_then(|name| self.issuers.get(name)) else {
             return Belongs::Nowhere;
@@ -160,7 +169,12 @@ impl Desk {
         while let Some((id, ticket)) = self.proofs.pop() {
             if let Some(has_failed) = self.has_turn(&id, ticket) {
                 self.proofs.take(has_failed);
-                return self.task(&id, TaskStep::Prove);
+                let order = self.certificates.get(&id).and_then(|it| it.order.as_ref());
+                let step = match order.is_some_and(Order::is_to_clean) {
+                    true => TaskStep::Clean,
+                    false => TaskStep::Prove,
+                };
+                return self.task(&id, step);
             }
         }
         let urls: Vec<Box<str>> = self.authorities.keys().cloned().collect();
@@ -214,7 +228,7 @@ impl Desk {
         let domains = domains_of(&names);
         let budgets = domains
             .iter()
-            .map(|it| (self.domain_budget(it).free_at(), *it));
+            .map(|it| (self.domain_budget(it).free_at(), it));
         let last = budgets
             .max()
             .filter(|(free_at, _)| is_counted && *free_at > now);
@@ -234,6 +248,7 @@ impl Desk {
         }
         order.placed_at = now;
         entry.is_changed = true;
+        entry.is_found = false;
         if is_counted {
             self.spend_domains(&names, now);
         }
@@ -245,6 +260,7 @@ impl Desk {
         let entry = self.certificates.get(id)?;
         let step = match (&entry.order, &entry.held) {
             (Some(order), _) => match &order.stage {
+                OrderStage::Leaving => TaskStep::Clean,
                 OrderStage::Proving => TaskStep::Prove,
                 OrderStage::Placing => TaskStep::Place,
                 OrderStage::Answering(_) => TaskStep::Answer,
@@ -268,7 +284,10 @@ impl Desk {
         let ticket = self.tickets;
         let entry = self.certificates.get_mut(id)?;
         entry.state = Wait::Running(ticket);
-        let is_seen = !matches!(step, TaskStep::Prove | TaskStep::Window(..));
+        let is_seen = !matches!(
+            step,
+            TaskStep::Prove | TaskStep::Clean | TaskStep::Window(..)
+        );
         let keep = is_seen && std::mem::take(&mut entry.is_changed);
         entry.is_kept |= keep;
         Some(Task {
@@ -279,6 +298,24 @@ impl Desk {
             keep,
             has_failed: has_failed(entry),
         })
+    }
+}
+
+impl Entry {
+    /// Ends the order. One with records of DNS stays until they are removed.
+    pub(super) fn end_order(&mut self, id: &Arc<str>, effects: &mut Vec<Effect>) {
+        self.is_changed = false;
+        self.is_kept = self.order.as_ref().is_some_and(Order::is_set);
+        match &mut self.order {
+            Some(order) if self.is_kept => {
+                order.leave();
+                effects.push(Effect::Keep(Box::new(order.clone())));
+            }
+            _ => {
+                self.order = None;
+                effects.push(Effect::Drop(id.clone()));
+            }
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use myriad_base::backoff::Waits;
 
 use super::{Desk, Effect, StepOutcome, StepTrouble, Task, TaskStep, TroubleNotice, Wait, millis};
 use crate::acme::order::PlacedOrder;
-use crate::acme::{HOUR, HeldCertificate, Millis, Order, OrderStage};
+use crate::acme::{
+    Challenge, ChallengeKind, DAY, DnsRecord, HOUR, HeldCertificate, Millis, Order, OrderStage,
+};
 
 const fn seconds(low: u64, high: u64) -> RangeInclusive<Duration> {
     Duration::from_secs(low)..=Duration::from_secs(high)
@@ -35,6 +37,9 @@ static AUTHORITY_WAITS: Waits = Waits {
     max: seconds(300, 600),
 };
 
+/// How often it is tried to remove records of DNS before they are left: they tell nobody anything.
+const SWEEPS_MAX: u32 = 4;
+
 /// The wait of a machine that cannot keep anything.
 const LOCAL_WAIT: Duration = Duration::from_secs(10);
 
@@ -43,6 +48,10 @@ const TROUBLES_MAX: u32 = 4;
 
 /// How long an order may take before it is begun anew.
 const ORDER_LIFE: Millis = 6 * HOUR;
+
+/// How many failures an order may have that is placed again soon, since the authority may have
+/// looked at it while nobody answered: with one more they are fewer than authorities bear.
+const MISSED_MAX: u32 = 3;
 
 /// The longest time that an authority asks for is waited.
 const AGAIN_MAX: Millis = 24 * HOUR;
@@ -83,7 +92,7 @@ impl Desk {
     /// Gives the place of a step back, and notes how it is with the authority.
     fn give_back(&mut self, task: &Task, result: &Result<StepOutcome, StepTrouble>, now: Millis) {
         let url = match &task.step {
-            TaskStep::Prove => return self.proofs.give_back(task.has_failed),
+            TaskStep::Prove | TaskStep::Clean => return self.proofs.give_back(task.has_failed),
             TaskStep::Window(url, _) => Some(url.clone()),
             _ => task.order.as_ref().map(|order| order.directory.clone()),
         };
@@ -111,6 +120,9 @@ impl Desk {
         now: Millis,
         effects: &mut Vec<Effect>,
     ) {
+        if let StepOutcome::Cleaned = outcome {
+            return self.let_go(id, effects);
+        }
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
         };
@@ -130,18 +142,40 @@ impl Desk {
                 placed_at: (order.placed_at > 0).then_some(order.placed_at),
                 ..held
             });
-            entry.window = None;
-            entry.look_at = now.saturating_add(HOUR);
-            entry.order = None;
+            // An authority that says "now" of each new certificate is not followed round and round.
+            let pause = match (order.replaces.take(), entry.window.take()) {
+                (None, None) => HOUR,
+                _ => DAY,
+            };
+            entry.look_at = now.saturating_add(pause);
             entry.is_told = false;
-            entry.is_kept = false;
-            effects.push(Effect::Drop(id.clone()));
+            entry.end_order(id, effects);
             effects.push(Effect::Tell(id.clone(), None));
             return;
         }
         entry.is_changed |= order.advance(outcome, now);
         if matches!(order.stage, OrderStage::Placing) {
             self.choose(id, now);
+        }
+    }
+
+    /// Goes on with an order whose records are removed, or left.
+    fn let_go(&mut self, id: &Arc<str>, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        (entry.sweeps, entry.sweep_at) = (0, 0);
+        let Some(order) = &mut entry.order else {
+            return;
+        };
+        for record in &mut order.records {
+            record.value = None;
+        }
+        if order.stage == OrderStage::Leaving {
+            entry.end_order(id, effects);
+        } else if entry.is_kept {
+            entry.is_changed = false;
+            effects.push(Effect::Keep(Box::new(order.clone())));
         }
     }
 
@@ -177,6 +211,11 @@ impl Desk {
 
     fn fail(&mut self, task: &Task, trouble: StepTrouble, now: Millis, effects: &mut Vec<Effect>) {
         let random = self.random();
+        if let (StepTrouble::Unreachable(..), TaskStep::Place) = (&trouble, &task.step)
+            && let Some(order) = &task.order
+        {
+            self.give_back_placing(order);
+        }
         let id = &task.id;
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
@@ -188,15 +227,28 @@ impl Desk {
         let Some(order) = &mut entry.order else {
             return;
         };
+        if task.step == TaskStep::Clean {
+            let wait = PROOF_WAITS.after(entry.sweeps, Duration::ZERO, random);
+            entry.sweeps += 1;
+            entry.sweep_at = now.saturating_add(millis(wait));
+            if entry.sweeps == SWEEPS_MAX {
+                self.let_go(id, effects);
+            }
+            return;
+        }
         let issuer = self.issuers.get(&order.issuer);
         let count = issuer.map_or(1, |it| it.directories.len());
         let authority = self.authorities.get(&order.directory);
         let is_lasting = authority.is_some_and(|it| it.troubles >= TROUBLES_MAX);
         let notice = trouble.notice(&order.directory);
+        let is_missed = entry.is_found && order.may_be_missed();
         match trouble {
             StepTrouble::Unproven(..) | StepTrouble::Lost(_) => {
                 let wait = PROOF_WAITS.after(order.failures, Duration::ZERO, random);
                 order.fail(wait, now);
+            }
+            StepTrouble::Refused(_) if is_missed => {
+                order.fail(PROOF_WAITS.after(0, Duration::ZERO, random), now);
             }
             StepTrouble::Refused(_) => order.refuse(0, count, random, now),
             StepTrouble::Limited(_, again) => order.refuse(again, count, random, now),
@@ -228,8 +280,12 @@ impl Order {
     fn advance(&mut self, outcome: StepOutcome, now: Millis) -> bool {
         let stage = std::mem::replace(&mut self.stage, OrderStage::Proving);
         let (stage, is_changed) = match (stage, outcome) {
-            (OrderStage::Proving, StepOutcome::Proven) => (OrderStage::Placing, false),
+            (OrderStage::Proving, StepOutcome::Proven(records)) => {
+                self.records = records;
+                (OrderStage::Placing, false)
+            }
             (OrderStage::Placing, StepOutcome::Placed(url, challenges)) => {
+                self.records = answered(&self.records, &challenges);
                 let placed = PlacedOrder { url, challenges };
                 match placed.challenges.is_empty() {
                     true => (OrderStage::Validating(placed), true),
@@ -263,6 +319,13 @@ impl Order {
         is_changed
     }
 
+    /// Is over, but for its records.
+    pub(super) fn leave(&mut self) {
+        self.stage = OrderStage::Leaving;
+        self.replaces = None;
+        (self.failures, self.tried) = (0, 0);
+    }
+
     /// Begins anew after a wait.
     fn fail(&mut self, wait: Duration, now: Millis) {
         self.failures = self.failures.saturating_add(1);
@@ -282,6 +345,11 @@ impl Order {
         self.fail(REFUSAL_WAITS.after(self.failures, again, random), now);
     }
 
+    /// Whether a refusal may say no more than that nobody answered for a moment.
+    fn may_be_missed(&self) -> bool {
+        self.stage.placed().is_some() && self.failures < MISSED_MAX
+    }
+
     /// Whether nothing is lost where another authority has it.
     fn is_movable(&self) -> bool {
         !matches!(
@@ -289,6 +357,22 @@ impl Order {
             OrderStage::Finalising(..) | OrderStage::Fetching(..)
         )
     }
+}
+
+/// The records that answer challenges, where those of their names are found to be.
+fn answered(found: &[DnsRecord], challenges: &[Challenge]) -> Vec<DnsRecord> {
+    let in_dns = challenges
+        .iter()
+        .filter(|challenge| challenge.kind() == Some(ChallengeKind::Dns));
+    let records = in_dns.filter_map(|challenge| {
+        let name = DnsRecord::base(&challenge.name);
+        let record = found.iter().find(|record| *record.name == *name)?;
+        Some(DnsRecord {
+            value: Some(challenge.answer.clone()),
+            ..record.clone()
+        })
+    });
+    records.collect()
 }
 
 impl StepTrouble {

@@ -7,8 +7,8 @@ use super::{
     Bounds, CertificateWish, Desk, Effect, StepOutcome, StepTrouble, Task, TaskStep, TroubleNotice,
 };
 use crate::acme::{
-    AcmeIssuer, Challenge, ChallengeKind, DAY, Directory, HOUR, HeldCertificate, MINUTE, Millis,
-    NAMES_MAX, Order, OrderKey, OrderStage, RenewalWindow, SECOND,
+    AcmeIssuer, Challenge, ChallengeKind, DAY, Directory, DnsRecord, HOUR, HeldCertificate,
+    KeyKind, MINUTE, Millis, NAMES_MAX, Order, OrderKey, OrderStage, RenewalWindow, SECOND,
 };
 
 const FIRST: &str = "https://first.example/dir";
@@ -41,6 +41,14 @@ struct Sim {
     issuer: AcmeIssuer,
     bounds: Bounds,
     most_running: usize,
+    /// Whether names are proven by DNS, and the texts that are there.
+    is_in_dns: bool,
+    zone: BTreeSet<Box<str>>,
+    /// From when on authoritative servers show them.
+    seen_at: Millis,
+    /// How often texts were set, and how often it was tried to remove them.
+    was_set: usize,
+    cleans: usize,
 }
 
 struct Placed {
@@ -62,6 +70,9 @@ fn issuer(urls: &[&str]) -> AcmeIssuer {
     AcmeIssuer {
         directories: urls.iter().map(|url| directory(url)).collect(),
         challenge: ChallengeKind::Http,
+        dns: None,
+        key: KeyKind::default(),
+        is_tenants: false,
     }
 }
 
@@ -93,8 +104,20 @@ impl Sim {
             issuer: issuer(&[FIRST]),
             bounds,
             most_running: 0,
+            is_in_dns: false,
+            zone: BTreeSet::new(),
+            seen_at: START,
+            was_set: 0,
+            cleans: 0,
         };
         sim.boot();
+        sim
+    }
+
+    /// One in which names are proven by DNS.
+    fn in_dns(seed: u64) -> Sim {
+        let mut sim = Sim::new(Bounds::default(), seed);
+        sim.is_in_dns = true;
         sim
     }
 
@@ -110,6 +133,8 @@ impl Sim {
     fn boot(&mut self) {
         self.desk = Desk::new(self.bounds, self.seed);
         self.running.clear();
+        // Findings end with their process.
+        self.told.clear();
         let issuer = self.issuer.clone();
         let mut effects = self.desk.put_issuer("default", issuer, self.now);
         for text in self.kept.values() {
@@ -227,33 +252,17 @@ impl Sim {
                 .or_default()
                 .push(self.now);
         }
+        self.cleans += usize::from(task.step == TaskStep::Clean);
         let trouble = (self.behaviour)(self, task);
         if let Some(trouble) = trouble {
             return Err(trouble);
         }
         let order = task.order.as_deref();
         Ok(match &task.step {
-            TaskStep::Prove => StepOutcome::Proven,
-            TaskStep::Place => {
-                let order = order.unwrap();
-                let url = format!("{}/{}", order.directory, self.orders.len());
-                let placed = Placed {
-                    id: task.id.clone(),
-                    accepted: false,
-                    key: None,
-                };
-                self.orders.insert(url.clone(), placed);
-                self.placings
-                    .push((self.now, order.directory.clone(), task.id.clone()));
-                let challenge = Challenge {
-                    name: order.names[0].clone(),
-                    kind: "http-01".into(),
-                    token: "t".into(),
-                    answer: "t.k".into(),
-                };
-                StepOutcome::Placed(url.into(), vec![challenge])
-            }
-            TaskStep::Answer => StepOutcome::Answered,
+            TaskStep::Prove => self.prove(order.unwrap()),
+            TaskStep::Place => self.place(&task.id, order.unwrap()),
+            TaskStep::Answer => self.answer(&task.id, order.unwrap()),
+            TaskStep::Clean => self.clean(order.unwrap()),
             TaskStep::Accept => {
                 self.placed(order).accepted = true;
                 StepOutcome::Accepted
@@ -282,6 +291,66 @@ impl Sim {
             }
             TaskStep::Window(..) => StepOutcome::Window(self.window),
         })
+    }
+
+    /// The records that prove the names of an order, where they are proven by DNS.
+    fn prove(&self, order: &Order) -> StepOutcome {
+        let names = order.names.iter().filter(|_| self.is_in_dns);
+        let records = names.map(|name| DnsRecord {
+            name: name.clone(),
+            fqdn: format!("_acme-challenge.{name}").into(),
+            zone: "example".into(),
+            value: None,
+        });
+        StepOutcome::Proven(records.collect())
+    }
+
+    /// Takes an order in, and asks a challenge of it.
+    fn place(&mut self, id: &Arc<str>, order: &Order) -> StepOutcome {
+        let url = format!("{}/{}", order.directory, self.orders.len());
+        let placed = Placed {
+            id: id.clone(),
+            accepted: false,
+            key: None,
+        };
+        self.orders.insert(url.clone(), placed);
+        self.placings
+            .push((self.now, order.directory.clone(), id.clone()));
+        let kind = match self.is_in_dns {
+            true => "dns-01",
+            false => "http-01",
+        };
+        let challenge = Challenge {
+            name: order.names[0].clone(),
+            kind: kind.into(),
+            token: "t".into(),
+            answer: format!("t.k.{}", self.orders.len()).into(),
+        };
+        StepOutcome::Placed(url.into(), vec![challenge])
+    }
+
+    /// Sets the records of an order, which are seen later.
+    fn answer(&mut self, id: &Arc<str>, order: &Order) -> StepOutcome {
+        for record in &order.records {
+            let value = record.value.clone().unwrap();
+            // Whoever dies now finds it again.
+            assert!(self.kept[id].contains(&*value), "it is not kept");
+            self.zone.insert(value);
+            self.was_set += 1;
+        }
+        match self.now < self.seen_at {
+            true => StepOutcome::Pending(100),
+            false => StepOutcome::Answered,
+        }
+    }
+
+    /// Removes the records of an order.
+    fn clean(&mut self, order: &Order) -> StepOutcome {
+        let records = order.records.iter();
+        for value in records.filter_map(|record| record.value.as_ref()) {
+            self.zone.remove(value);
+        }
+        StepOutcome::Cleaned
     }
 
     fn certificate(&self, names: Vec<Box<str>>) -> HeldCertificate {
@@ -499,6 +568,48 @@ fn an_authority_that_refuses_is_asked_at_most_five_times_an_hour() {
 }
 
 #[test]
+fn an_order_that_was_looked_at_while_nobody_answered_is_placed_again_soon() {
+    let mut sim = Sim::new(Bounds::default(), 17);
+    sim.want("a.example");
+    while !sim.orders.values().any(|placed| placed.accepted) {
+        sim.step();
+    }
+    // The process dies while the authority looks, which has refused it by the next one's start.
+    sim.behaviour = |sim, task| {
+        let is_first = sim.orders.len() == 1 && task.step == TaskStep::Accept;
+        is_first.then(|| StepTrouble::Refused("connection refused (connection)".to_owned()))
+    };
+    sim.boot();
+    sim.run_for(20 * SECOND);
+    assert_eq!((sim.stored.len(), sim.orders.len()), (1, 2));
+    assert!(sim.kept.is_empty() && sim.told.is_empty());
+}
+
+#[test]
+fn an_order_that_is_refused_is_placed_seldom_however_often_the_process_dies() {
+    let mut sim = Sim::new(Bounds::default(), 18);
+    sim.behaviour = |_, task| {
+        let refused = StepTrouble::Refused("CAA forbids it (caa)".to_owned());
+        (task.step == TaskStep::Look).then_some(refused)
+    };
+    sim.want("bad.example");
+    let end = sim.now + HOUR;
+    let mut deaths = 0;
+    while sim.now < end {
+        sim.step();
+        // It dies each time that the authority begins to look.
+        let accepted = sim.orders.values().filter(|placed| placed.accepted);
+        if accepted.count() > deaths {
+            deaths += 1;
+            sim.boot();
+        }
+    }
+    assert!((2..=5).contains(&deaths), "{deaths}");
+    assert_eq!(sim.placings.len(), deaths);
+    assert!(sim.stored.is_empty());
+}
+
+#[test]
 fn an_authority_in_trouble_is_left_alone_and_the_next_one_asked() {
     let down = |sim: &Sim, task: &Task| {
         let order = task.order.as_ref()?;
@@ -511,11 +622,8 @@ fn an_authority_in_trouble_is_left_alone_and_the_next_one_asked() {
     sim.want("a.example");
     sim.run_for(12 * HOUR);
     assert!(sim.stored.is_empty());
-    assert!(
-        sim.told["shop/a.example"]
-            .message
-            .contains("nobody listens")
-    );
+    let told = &sim.told["shop/a.example"].message;
+    assert!(told.contains("nobody listens"), "{told}");
     sim.run_for(DAY);
     assert_eq!(sim.stored.len(), 1);
     assert!(sim.told.is_empty());
@@ -584,6 +692,7 @@ fn budgets_hold_for_an_authority_and_for_a_registered_domain_and_outlive_restart
     // All of the budget at once, and what becomes free meanwhile.
     assert!((50..=100).contains(&first), "{first}");
     assert_eq!(sim.stored.len(), 305);
+    sim.run_for(HOUR);
     assert!(
         sim.told["shop/19.shop.example"]
             .message
@@ -655,7 +764,7 @@ fn other_names_are_another_certificate_and_the_same_are_not() {
     sim.carry_out(effects);
     sim.run_for(MINUTE);
     assert_eq!((sim.orders.len(), sim.stored.len()), (3, 1));
-    assert!(NAMES_MAX >= 2);
+    const { assert!(NAMES_MAX >= 2) };
 }
 
 #[test]
@@ -670,4 +779,134 @@ fn an_issuer_that_comes_late_is_waited_for_and_one_that_goes_orders_nothing() {
     sim.carry_out(effects);
     sim.run_for(MINUTE);
     assert_eq!(sim.stored.len(), 1);
+}
+
+#[test]
+fn whatever_step_it_dies_at_no_record_of_dns_stays() {
+    let mut whole = Sim::in_dns(12);
+    whole.want("a.example");
+    let mut steps = 0;
+    while whole.stored.is_empty() || !whole.zone.is_empty() {
+        whole.step();
+        steps += 1;
+    }
+    assert_eq!((steps, whole.was_set, whole.cleans), (8, 1, 1));
+    assert!(whole.kept.is_empty() && whole.told.is_empty());
+    for at in 0..=steps {
+        for is_carried_out in [false, true] {
+            let mut sim = Sim::in_dns(12);
+            sim.want("a.example");
+            for _ in 0..at {
+                sim.step();
+            }
+            sim.begin();
+            if is_carried_out && let Some((_, task)) = sim.running.pop() {
+                let _ = sim.perform(&task);
+            }
+            sim.boot();
+            sim.run_for(HOUR);
+            assert_eq!(sim.stored.len(), 1, "died at {at}");
+            assert_eq!(sim.finalised()["shop/a.example"], 1, "died at {at}");
+            assert!(sim.zone.is_empty(), "died at {at}: {:?}", sim.zone);
+            assert!(sim.kept.is_empty(), "died at {at}");
+            let open = sim.desk.authorities.values().map(|it| it.open);
+            assert_eq!(open.sum::<usize>(), 0, "died at {at}");
+        }
+    }
+}
+
+#[test]
+fn records_of_orders_that_fail_are_removed_at_once() {
+    let mut sim = Sim::in_dns(13);
+    sim.behaviour = |_, task| {
+        let refused = StepTrouble::Refused("it saw another text".to_owned());
+        (task.step == TaskStep::Look).then_some(refused)
+    };
+    sim.want("bad.example");
+    sim.run_for(MINUTE);
+    assert_eq!((sim.was_set, sim.cleans), (1, 1));
+    assert!(sim.zone.is_empty());
+    let kept = Order::from_text(&sim.kept["shop/bad.example"]).unwrap();
+    assert!(!kept.is_set() && kept.not_before > sim.now);
+    // One that goes to another authority takes nothing of the first along.
+    let mut sim = Sim::in_dns(13);
+    sim.issuer = issuer(&[FIRST, SECOND_CA]);
+    sim.behaviour = |_, task| {
+        let order = task.order.as_ref()?;
+        let trouble = StepTrouble::Unreachable("it is down".to_owned(), 0);
+        (*order.directory == *FIRST && task.step == TaskStep::Accept).then_some(trouble)
+    };
+    sim.boot();
+    sim.want("a.example");
+    sim.run_for(HOUR);
+    assert_eq!(sim.stored.len(), 1);
+    assert!(sim.zone.is_empty() && sim.was_set >= 2, "{:?}", sim.zone);
+}
+
+#[test]
+fn records_of_what_nobody_wants_any_more_are_removed_even_after_a_crash() {
+    for dies in [false, true] {
+        let mut sim = Sim::in_dns(14);
+        sim.want("a.example");
+        while sim.zone.is_empty() {
+            sim.step();
+        }
+        sim.unwant("a.example");
+        assert_eq!(sim.zone.len(), 1);
+        if dies {
+            sim.boot();
+        }
+        sim.run_for(MINUTE);
+        assert!(sim.zone.is_empty() && sim.kept.is_empty());
+        assert!(sim.desk.certificates.is_empty());
+        assert_eq!(sim.desk.due(), None);
+    }
+    // Of names that have changed too, and the new ones are ordered.
+    let mut sim = Sim::in_dns(14);
+    sim.want("a.example");
+    while sim.zone.is_empty() {
+        sim.step();
+    }
+    let id: Arc<str> = "shop/a.example".into();
+    let other = wish("b.example");
+    sim.wishes.insert(id.clone(), other.clone());
+    let effects = sim.desk.want(&id, other, sim.now);
+    sim.carry_out(effects);
+    sim.run_for(MINUTE);
+    assert_eq!(&*sim.stored[&id].names[0], "b.example");
+    assert!(sim.zone.is_empty() && sim.kept.is_empty());
+}
+
+#[test]
+fn a_record_that_cannot_be_removed_is_left_and_holds_up_nothing() {
+    let mut sim = Sim::in_dns(15);
+    sim.behaviour = |_, task| {
+        let trouble = StepTrouble::Local("the server refuses".to_owned());
+        (task.step == TaskStep::Clean).then_some(trouble)
+    };
+    sim.want("a.example");
+    sim.run_for(SECOND);
+    // The certificate does not wait for it, and nobody is told.
+    assert_eq!(sim.stored.len(), 1);
+    assert!(sim.told.is_empty());
+    sim.run_for(HOUR);
+    assert_eq!(sim.cleans, 4);
+    assert_eq!(sim.zone.len(), 1);
+    assert!(sim.kept.is_empty());
+    // The next one is renewed as ever.
+    sim.run_for(61 * DAY);
+    assert_eq!(sim.orders.len(), 2);
+}
+
+#[test]
+fn a_record_that_is_not_seen_yet_is_waited_for_with_the_same_order() {
+    let mut sim = Sim::in_dns(16);
+    sim.seen_at = START + 5 * MINUTE;
+    sim.want("a.example");
+    sim.run_for(4 * MINUTE);
+    assert!(sim.stored.is_empty() && sim.was_set > 10);
+    assert!(!sim.orders.values().any(|placed| placed.accepted));
+    sim.run_for(2 * MINUTE);
+    assert_eq!((sim.stored.len(), sim.orders.len()), (1, 1));
+    assert!(sim.zone.is_empty());
 }

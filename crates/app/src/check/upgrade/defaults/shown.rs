@@ -261,6 +261,12 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Finding(&["for callers outside of namespace"]),
     },
+    ChangedDefault {
+        line: "a block of addresses of a ServiceEntry, and one of TCP",
+        change: "blocks of ServiceEntries have no effect where Services stand",
+        setting: "",
+        sign: Sign::Finding(&["covers addresses of Services in"]),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.

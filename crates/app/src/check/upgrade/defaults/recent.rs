@@ -1,0 +1,56 @@
+//! The changed defaults that nothing in a cluster shows, and that stand last in CHANGELOG.md.
+
+use super::super::{ChangedDefault, Sign};
+
+/// These defaults, in the order of CHANGELOG.md.
+pub(super) const RECENT: &[ChangedDefault] = &[
+    ChangedDefault {
+        line: "Sessions of TLS with an endpoint are resumed",
+        change: "sessions with endpoints end with the certificates that began them",
+        setting: "",
+        sign: Sign::Look("look for endpoints whose certificates have ended"),
+    },
+    ChangedDefault {
+        line: "Tables that idle connections of HTTP/2 keep",
+        change: "tables of idle connections of HTTP/2 count in held_bytes",
+        setting: "--limit held_bytes",
+        sign: Sign::Look("look at limits_reached_total{limit=held_bytes}"),
+    },
+    ChangedDefault {
+        line: "The sidecars of a namespace have at most 1,024 views",
+        change: "sidecars of a namespace have at most 1,024 views",
+        setting: "--bound views=0",
+        sign: Sign::Look("look for namespaces with more than 1,024 kinds of Pods in the mesh"),
+    },
+    ChangedDefault {
+        line: "`sourceLabels` that name a label in which each Pod differs",
+        change: "rules for callers of other namespaces by labels of single Pods are closed",
+        setting: "",
+        sign: Sign::Look("look for VirtualServices with sourceLabels such as pod-template-hash"),
+    },
+    ChangedDefault {
+        line: "However small they are, Services, ConfigMaps",
+        change: "small objects count in bounds of namespaces",
+        setting: "--bound object-bytes=0",
+        sign: Sign::Look("look for namespaces with more than 100,000 Services and Pods"),
+    },
+    ChangedDefault {
+        line: "a ServiceEntry has no effect for `*`",
+        change: "wide and local names and addresses of ServiceEntries, and names that callers \
+                 declare, are nothing to callers of other namespaces",
+        setting: "",
+        sign: Sign::Look("look for ServiceEntries for everybody outside of the root namespace"),
+    },
+    ChangedDefault {
+        line: "endpoints that are Pods of its own",
+        change: "Services without an address lead callers of other namespaces to their Pods alone",
+        setting: "",
+        sign: Sign::Look("look for EndpointSlices that are written by hand"),
+    },
+    ChangedDefault {
+        line: "HTTP of other namespaces at ports other than 80 and 8080",
+        change: "HTTP and TLS of other namespaces at unusual ports are told by address",
+        setting: "",
+        sign: Sign::Look("look for Services with clusterIP None and HTTP at other ports"),
+    },
+];

@@ -1,0 +1,58 @@
+//! The settings of the engine that follow from how objects are read.
+
+use myriad_translate::{CatchAll, GatewayCredentials};
+
+use super::Meaning;
+use super::mesh::DEFAULT_TRUST_DOMAIN;
+
+impl Meaning {
+    /// The settings of the engine, where nothing is served.
+    pub fn translate(&self) -> myriad_translate::Settings {
+        let catch_all = self.catch_all_namespaces.clone();
+        let credentials = self.sharing.credentials;
+        myriad_translate::Settings {
+            class_name: self.ingress_class.as_str().into(),
+            controller_name: self.controller_class.as_str().into(),
+            serve_classless: self.serves_classless,
+            host_sharing: self.sharing.hosts,
+            wildcard_sharing: self.sharing.wildcards.clone(),
+            // Who writes the directory has the machine, and with it every Secret.
+            gateway_credentials: credentials.unwrap_or(GatewayCredentials::Any),
+            catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
+            ignore_annotations: self.ignore_annotations.clone(),
+            nginx_config_map: self.nginx_config_map.clone(),
+            hsts: self.hsts,
+            default_certificate: self.default_certificate.clone(),
+            gateway_labels: self.gateway_labels.clone(),
+            gateway_namespace: self.gateway_namespace.as_str().into(),
+            views: self.gateways.views.clone(),
+            root_namespace: self.mesh.root_namespace.clone(),
+            providers: self.mesh.providers.clone(),
+            telemetry: self.mesh.telemetry.clone(),
+            sidecars: self.trust_domain.is_some(),
+            trust_domain: self.trust_domain().into(),
+            trust_domain_aliases: self.trust_domain_aliases(),
+            cluster_domain: self.cluster_domain.as_str().into(),
+            passes_underscores: self.passes_underscores,
+            gateway_ports: self.gateway_ports.clone(),
+            endpoints: self.endpoints.clone(),
+            bounds: self.bounds,
+            tenants: self.tenants.clone(),
+            regexes_per_host: self.regexes_per_host,
+            allows_any: self.mesh.allows_any,
+            ..myriad_translate::Settings::default()
+        }
+    }
+
+    /// The start of identities, behind `spiffe://`.
+    fn trust_domain(&self) -> &str {
+        let domain = self.trust_domain.as_ref();
+        domain.map_or(DEFAULT_TRUST_DOMAIN, |it| &it.own)
+    }
+
+    fn trust_domain_aliases(&self) -> Vec<Box<str>> {
+        let domain = self.trust_domain.iter();
+        let aliases = domain.flat_map(|it| it.aliases.iter());
+        aliases.map(|it| it.as_str().into()).collect()
+    }
+}
