@@ -75,7 +75,7 @@ message! {
     #[derive(Eq)]
     pub struct SecretKeyRef {
         name: Box<str> = "name" required,
-        /// None for the only one that there is.
+        /// The key of the value in the Secret; may be left out where the Secret has one.
         key: Option<Box<str>> = "key",
     }
 }
@@ -113,7 +113,7 @@ message! {
     #[derive(Eq)]
     pub struct DnsUpdateSpec {
         server: Box<str> = "server" required,
-        /// None for the zone that a record turns out to be in.
+        /// The zone that is updated; without it, the zone that the record is found in.
         zone: Option<Box<str>> = "zone",
         tsig: TsigSpec = "tsig" required,
     }
@@ -134,7 +134,7 @@ message! {
     /// A webhook that speaks the protocol of cert-manager's solvers.
     #[derive(Eq)]
     pub struct DnsWebhookSpec {
-        /// None for the API server of the cluster.
+        /// The URL of the webhook; without it, the API server of the cluster is asked.
         url: Option<Box<str>> = "url",
         group_name: Option<Box<str>> = "groupName",
         solver_name: Box<str> = "solverName" required,

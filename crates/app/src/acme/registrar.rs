@@ -56,7 +56,7 @@ struct RegistrarLane {
 }
 
 impl Registrar {
-    /// None yet. Equal seeds wait alike.
+    /// A registrar without issuers. Waits are drawn by the seed.
     pub(super) fn new(seed: u64) -> Self {
         Registrar {
             seed,

@@ -63,7 +63,7 @@ pub struct ClientTls {
     /// The configuration.
     pub config: Arc<ClientConfig>,
     verifier: Arc<dyn ServerCertVerifier>,
-    /// None where no session is resumed, or nobody is verified.
+    /// The sessions that may be resumed; absent where none may, or nobody is verified.
     sessions: Option<Arc<dyn ClientSessionStore>>,
 }
 

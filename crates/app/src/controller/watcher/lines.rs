@@ -27,8 +27,8 @@ pub(super) struct ProxyLines {
 }
 
 impl ProxyLines {
-    /// Makes room for one line at a time in Unix seconds; gives how many were left out before it.
-    /// None where it is left out as well.
+    /// Makes room for one line at a time in Unix seconds; gives how many were left out before it,
+    /// or nothing where it is left out as well.
     pub(super) fn admit(&mut self, speaker: &Speaker, now: i64) -> Option<u64> {
         let interval = now.div_euclid(INTERVAL);
         if self.interval != interval {

@@ -10,7 +10,7 @@ pub(super) struct Faults<'a> {
 }
 
 impl<'a> Faults<'a> {
-    /// None yet, of an object.
+    /// An empty list of faults of an object.
     pub(super) fn new(object: &'a ObjectKey) -> Self {
         Faults {
             object,
