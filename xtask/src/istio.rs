@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use myriad_lab::tool::Tool;
+use myriad_lab::tool::{self, Tool};
 
 /// Kept like a program, by the version that `tools/istio/go.mod` requires.
 const DEFINITIONS: Tool = Tool {
@@ -25,28 +24,10 @@ pub(crate) fn definitions(root: &Path, cache: &Path) -> Result<PathBuf> {
     DEFINITIONS.provide(cache, |to| {
         let file = to.join("bin").join(DEFINITIONS.name);
         fs::create_dir_all(to.join("bin"))?;
-        let from = download(root)?.join(FILE);
+        let from = tool::download_go(&root.join(FOLDER), MODULE)?.join(FILE);
         let text = fs::read(&from).with_context(|| from.display().to_string())?;
         Ok(fs::write(file, text)?)
     })
-}
-
-/// The folder of the module, whose checksum stands in `go.sum`.
-fn download(root: &Path) -> Result<PathBuf> {
-    let mut command = Command::new("go");
-    command.args(["mod", "download", "-json", MODULE]);
-    command
-        .env("GOTOOLCHAIN", "local")
-        .env("GOFLAGS", "-mod=readonly")
-        .env("GOWORK", "off");
-    let output = command.current_dir(root.join(FOLDER)).output()?;
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let folder = told["Dir"].as_str();
-    ensure!(
-        output.status.success() && folder.is_some(),
-        "{MODULE} cannot be fetched: {told}"
-    );
-    Ok(folder.map(PathBuf::from).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 10] = [
+const VARIANTS: [Variant; 13] = [
     Variant {
         settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
         lines: &["kind: DaemonSet", "kind: PodMonitor"],
@@ -107,8 +107,10 @@ const VARIANTS: [Variant; 10] = [
             "- --acme-ca=/etc/myriad/acme-ca/ca.crt",
             "- --acme-proof=8080",
             "- --acme-eab-key-file=/etc/myriad/acme-binding/key",
-            "configMap: {name: ca}",
-            "secretName: bound",
+            "- {name: acme-ca, mountPath: /etc/myriad/acme-ca, readOnly: true}",
+            "- {name: acme-ca, configMap: {name: ca}}",
+            "- {name: acme-binding, secret: {secretName: bound, defaultMode: 0440, \
+             items: [{key: key, path: key}]}}",
             "name: myriad-controller-certificates",
             "namespace: shop",
             "verbs: [create, patch]",
@@ -116,6 +118,60 @@ const VARIANTS: [Variant; 10] = [
             "resources: [clusterissuers]",
             "resources: [issuers/status]",
             "resources: [clusterissuers/status]",
+        ],
+    },
+    Variant {
+        settings: &[
+            "acme.email=ops@shop.example",
+            "acme.challenge=dns-01",
+            "acme.dns.server=ns1.shop.example:5353",
+            "acme.dns.zone=shop.example",
+            "acme.dns.tsig.name=gateway",
+            "acme.dns.tsig.secret=zone",
+            "acme.dns.tsig.algorithm=hmac-sha512",
+            "acme.dns.proof=off",
+        ],
+        lines: &[
+            "- --acme-challenge=dns-01",
+            "- --acme-dns-server=ns1.shop.example:5353",
+            "- --acme-dns-zone=shop.example",
+            "- --acme-dns-key-name=gateway",
+            "- --acme-dns-key-file=/etc/myriad/acme-dns/key",
+            "- --acme-dns-key-algorithm=hmac-sha512",
+            "- --acme-dns-proof=off",
+            "- {name: acme-dns, mountPath: /etc/myriad/acme-dns, readOnly: true}",
+            "- {name: acme-dns, secret: {secretName: zone, defaultMode: 0440, \
+             items: [{key: key, path: key}]}}",
+        ],
+    },
+    Variant {
+        settings: &[
+            "acme.enabled=true",
+            "acme.dns.webhook.url=https://10.0.0.1:6443",
+            "acme.dns.webhook.solver=acme.shop.example/solver",
+            "acme.dns.webhook.configMap=solver",
+            "acme.dns.webhook.secret=asks",
+        ],
+        lines: &[
+            "- --acme-dns-webhook=https://10.0.0.1:6443",
+            "- --acme-dns-webhook-solver=acme.shop.example/solver",
+            "- --acme-dns-webhook-config=/etc/myriad/acme-webhook-config/config.json",
+            "- --acme-dns-webhook-token-file=/etc/myriad/acme-webhook/token",
+            "- {name: acme-webhook-config, configMap: {name: solver, \
+             items: [{key: config.json, path: config.json}]}}",
+            "- {name: acme-webhook, secret: {secretName: asks, defaultMode: 0440, \
+             items: [{key: token, path: token}]}}",
+        ],
+    },
+    Variant {
+        settings: &[
+            "hostProof=gateway.example.com",
+            "acme.resolvers={192.0.2.1}",
+        ],
+        lines: &[
+            "- --host-proof=gateway.example.com",
+            "- --resolver=192.0.2.1",
+            "resourceNames: [myriad-host-proofs]",
         ],
     },
     Variant {

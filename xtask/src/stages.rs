@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use myriad_lab::cert_manager::{CERT_MANAGER, CERT_MANAGER_DEFINITIONS};
 use myriad_lab::pebble::{PEBBLE, PEBBLE_NAMES};
 use myriad_lab::tool;
 
@@ -180,6 +181,9 @@ impl Place {
         command.env("MYRIAD_OIDC_PROVIDER", oidc::PROVIDER.path(&self.cache));
         command.env("MYRIAD_PEBBLE", PEBBLE.path(&self.cache));
         command.env("MYRIAD_PEBBLE_NAMES", PEBBLE_NAMES.path(&self.cache));
+        command.env("MYRIAD_CERT_MANAGER", CERT_MANAGER.path(&self.cache));
+        let definitions = CERT_MANAGER_DEFINITIONS.path(&self.cache);
+        command.env("MYRIAD_CERT_MANAGER_DEFINITIONS", definitions);
         command.env("MYRIAD_BIN", self.programs.join("myriad"));
         command
     }

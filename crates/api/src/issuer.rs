@@ -17,6 +17,8 @@ use crate::{Meta, ObjectKind};
 pub struct Issuer {
     /// Key and age.
     pub meta: Meta,
+    /// The controller that it is for, whatever else can be read of it; empty for the usual one.
+    pub controller: Box<str>,
     /// The spec, or the first thing in it that cannot be read.
     pub spec: Result<IssuerSpec, SpecProblem>,
     /// Fields that were written and are none of these, in the order of their paths.
@@ -30,6 +32,19 @@ message! {
     #[derive(Eq)]
     pub struct IssuerSpec {
         acme: Box<AcmeSpec> = "acme" required,
+        /// Certificates on demand.
+        on_demand: Option<OnDemandSpec> = "onDemand",
+        /// The controller that it is for; empty for the usual one.
+        controller: Box<str> = "controller",
+    }
+}
+
+message! {
+    /// Certificates that are obtained at the first handshake of a name.
+    #[derive(Eq)]
+    pub struct OnDemandSpec {
+        /// The URL that is asked whether a name may have one.
+        ask: Box<str> = "ask" required,
     }
 }
 
@@ -184,11 +199,14 @@ fn read<'de, D: Deserializer<'de>>(kind: ObjectKind, deserializer: D) -> Result<
     notes.enter(Step::Field("spec"));
     // An absent spec is an empty one: what it lacks, the message says.
     let spec = raw.spec.unwrap_or_else(|| serde_json::Map::new().into());
+    let controller = spec.get("controller").and_then(|it| it.as_str());
+    let controller: Box<str> = controller.unwrap_or_default().into();
     let spec = <Result<IssuerSpec, SpecProblem> as Read>::read(spec, &mut notes);
     let spec = spec.map_err(D::Error::custom)?;
     notes.leave();
     Ok(Issuer {
         meta: raw.metadata.check(kind)?,
+        controller,
         spec,
         bytes: u32::try_from(notes.bytes()).unwrap_or(u32::MAX),
         notes: notes.finish(),
@@ -234,9 +252,13 @@ mod tests {
                 "config": {"zone": ["a", 1]},
             }},
             "keyType": "rsa-2048",
-        }}));
+        }, "controller": "example.com/second", "onDemand": {"ask": "https://ask.example"}}));
         assert!(read.notes.is_empty() && read.bytes > 0);
-        let acme = read.spec.expect("a spec").acme;
+        assert_eq!(&*read.controller, "example.com/second");
+        let spec = read.spec.expect("a spec");
+        let on_demand = spec.on_demand.expect("an endpoint");
+        assert_eq!(&*on_demand.ask, "https://ask.example");
+        let acme = spec.acme;
         let directory = &acme.directories[0];
         assert_eq!(&*directory.url, "letsencrypt");
         let binding = directory.external_account_binding.as_ref();
@@ -274,6 +296,9 @@ mod tests {
             assert_eq!(&*problem.field, field);
             assert!(problem.message.contains(part), "{}", problem.message);
         }
+        // Whoever it is for is to say so.
+        let read = issuer(&json!({"acme": 7, "controller": "example.com/second"}));
+        assert!(read.spec.is_err() && &*read.controller == "example.com/second");
         let read = issuer(&json!({"acme": {"challange": "dns-01"}}));
         assert_eq!(&*read.notes[0].field, "spec.acme.challange");
     }

@@ -9,11 +9,13 @@ pub mod change;
 pub mod config_map;
 pub mod endpoint_slice;
 pub mod finding;
+pub mod host_proof;
 pub mod ingress;
 pub mod issuer;
 pub mod istio;
 pub mod meta;
 pub mod object;
+pub mod on_demand;
 pub mod order;
 pub mod pod;
 pub mod secret;
@@ -23,6 +25,7 @@ pub use change::{Batch, Change, Report};
 pub use config_map::ConfigMap;
 pub use endpoint_slice::{Conditions, Endpoint, EndpointPort, EndpointSlice};
 pub use finding::{Finding, Place, Severity, one_line};
+pub use host_proof::HostProof;
 pub use ingress::{
     BackendPort, Ingress, IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls,
     PathType,
@@ -30,6 +33,7 @@ pub use ingress::{
 pub use issuer::{Issuer, IssuerSpec};
 pub use meta::Meta;
 pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
+pub use on_demand::OnDemand;
 pub use order::{Order, OrderAnswer};
 pub use pod::{Owner, Pod};
 pub use secret::{IssuerKeys, KeyDer, Secret, SecretProblem, TlsPair, TrustDer};

@@ -12,7 +12,10 @@ use crate::istio::{
     RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
     WorkloadEntry,
 };
-use crate::{ConfigMap, EndpointSlice, Ingress, IngressClass, Meta, Order, Pod, Secret, Service};
+use crate::{
+    ConfigMap, EndpointSlice, HostProof, Ingress, IngressClass, Meta, OnDemand, Order, Pod, Secret,
+    Service,
+};
 
 /// The kinds that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +67,12 @@ pub enum ObjectKind {
     Issuer = 22,
     /// `myriad.dev` ClusterIssuer, cluster-scoped.
     ClusterIssuer = 23,
+    /// A certificate that was obtained on demand. The process itself makes them, and reads none
+    /// that is written.
+    OnDemand = 24,
+    /// A proof of whose a host is, cluster-scoped. The process itself makes them, and reads none
+    /// that is written.
+    HostProof = 25,
 }
 
 impl ObjectKind {
@@ -133,6 +142,8 @@ impl ObjectKind {
             ObjectKind::Order => "Order",
             ObjectKind::Issuer => "Issuer",
             ObjectKind::ClusterIssuer => "ClusterIssuer",
+            ObjectKind::OnDemand => "OnDemand",
+            ObjectKind::HostProof => "HostProof",
         }
     }
 
@@ -162,6 +173,8 @@ impl ObjectKind {
             ObjectKind::Order => "orders",
             ObjectKind::Issuer => "issuers",
             ObjectKind::ClusterIssuer => "clusterissuers",
+            ObjectKind::OnDemand => "ondemand",
+            ObjectKind::HostProof => "hostproofs",
         }
     }
 
@@ -193,7 +206,7 @@ impl ObjectKind {
             ObjectKind::ProxyConfig => &["networking.istio.io/v1beta1"],
             ObjectKind::EnvoyFilter => &["networking.istio.io/v1alpha3"],
             ObjectKind::WasmPlugin => &["extensions.istio.io/v1alpha1"],
-            ObjectKind::Order => &[],
+            ObjectKind::Order | ObjectKind::OnDemand | ObjectKind::HostProof => &[],
             ObjectKind::Issuer | ObjectKind::ClusterIssuer => &["myriad.dev/v1alpha1"],
         }
     }
@@ -208,7 +221,10 @@ impl ObjectKind {
 
     /// Whether objects of this kind have no namespace.
     pub const fn is_cluster_scoped(self) -> bool {
-        matches!(self, ObjectKind::IngressClass | ObjectKind::ClusterIssuer)
+        matches!(
+            self,
+            ObjectKind::IngressClass | ObjectKind::ClusterIssuer | ObjectKind::HostProof
+        )
     }
 
     /// The kind for an `apiVersion` and a `kind`, if it is one that Myriad reads.
@@ -330,6 +346,10 @@ pub enum Object {
     ConfigMap(Arc<ConfigMap>),
     /// See [`Order`].
     Order(Arc<Order>),
+    /// See [`OnDemand`].
+    OnDemand(Arc<OnDemand>),
+    /// See [`HostProof`].
+    HostProof(Arc<HostProof>),
     /// See [`Issuer`]; of either kind.
     Issuer(Arc<Issuer>),
 }
@@ -359,6 +379,8 @@ impl Object {
             Object::Pod(object) => &object.meta,
             Object::ConfigMap(object) => &object.meta,
             Object::Order(object) => &object.meta,
+            Object::OnDemand(object) => &object.meta,
+            Object::HostProof(object) => &object.meta,
             Object::Issuer(object) => &object.meta,
         }
     }
@@ -379,7 +401,9 @@ impl Object {
             | Object::Secret(_)
             | Object::Pod(_)
             | Object::ConfigMap(_)
-            | Object::Order(_) => 0,
+            | Object::Order(_)
+            | Object::OnDemand(_)
+            | Object::HostProof(_) => 0,
             Object::IstioGateway(object) => object.bytes,
             Object::VirtualService(object) => object.bytes,
             Object::DestinationRule(object) => object.bytes,
@@ -438,7 +462,9 @@ impl Object {
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::deserialize(deserializer)?),
             ObjectKind::Pod => Object::Pod(Arc::deserialize(deserializer)?),
             ObjectKind::ConfigMap => Object::ConfigMap(Arc::deserialize(deserializer)?),
-            ObjectKind::Order => return Err(serde::de::Error::custom(UNWRITTEN)),
+            ObjectKind::Order | ObjectKind::OnDemand | ObjectKind::HostProof => {
+                return Err(serde::de::Error::custom(UNWRITTEN));
+            }
             ObjectKind::Issuer => {
                 let NamespacedIssuer(issuer) = Deserialize::deserialize(deserializer)?;
                 Object::Issuer(Arc::new(issuer))
@@ -499,7 +525,9 @@ impl Object {
             ObjectKind::WasmPlugin => Object::WasmPlugin(Arc::new(reader.read()?)),
             ObjectKind::Pod => Object::Pod(Arc::new(reader.read()?)),
             ObjectKind::ConfigMap => Object::ConfigMap(Arc::new(reader.read()?)),
-            ObjectKind::Order => match reader.read::<Unwritten>()? {},
+            ObjectKind::Order | ObjectKind::OnDemand | ObjectKind::HostProof => {
+                match reader.read::<Unwritten>()? {}
+            }
             ObjectKind::Issuer => {
                 let NamespacedIssuer(issuer) = reader.read()?;
                 Object::Issuer(Arc::new(issuer))

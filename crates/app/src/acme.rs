@@ -4,23 +4,32 @@
 //! The one inbox is the only way: answers to challenges are objects that become resources, and so
 //! are certificates. What is kept is enough to go on after a crash at any moment.
 
+mod checked;
 mod cluster;
 mod counters;
+mod demanding;
 mod dns;
+#[cfg(test)]
+mod faults;
 mod http;
 mod issued;
 mod issuers;
 mod issuing;
 mod lanes;
+mod loading;
+mod on_demand;
+mod patience;
 mod proof;
 mod registrar;
 mod reports;
 mod secret;
 mod steps;
 mod store;
+mod telling;
 #[cfg(test)]
 mod testing;
 mod token;
+mod waiting;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -32,7 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use myriad_api::{Batch, Change, Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey};
 use myriad_base::backoff::random_seed;
 use myriad_base::metrics::Metrics;
 use myriad_base::{file, task};
@@ -40,16 +49,16 @@ use myriad_pki::acme::{
     AcmeIssuer, CertificateWish, Desk, Effect, Millis, NAMES_MAX, StepOutcome, StepTrouble, Task,
     TaskStep, TroubleNotice,
 };
-use myriad_proxy::{NameSettings, Names};
-use myriad_translate::FindingsChange;
+use myriad_proxy::{Demand, NameSettings, Names};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::control::Event;
+use crate::obtained::Obtained;
 use crate::settings::{AcmeSettings, ISSUER};
 use crate::wishes::{ChangedWishes, WantedCertificate, Wishes};
 use counters::Counters;
@@ -57,12 +66,16 @@ use dns::Records;
 use issued::IssuedNews;
 use issuers::{IssuerBook, trusting};
 use lanes::Lanes;
+use loading::{ReadCertificates, Unread};
+use on_demand::{DemandCounters, OnDemand};
 use proof::Proof;
 use steps::{Steps, now};
 use store::{AcmeStore, FileStore, Lock};
 
 pub use cluster::{ClusterParts, follow_orders};
+pub use dns::TextFinder;
 pub use issued::Issued;
+pub use on_demand::{Demands, follow_on_demand};
 pub use reports::{IssuerReport, IssuerReports};
 
 /// How often is tried whether the process before has ended.
@@ -87,6 +100,12 @@ pub struct Surroundings {
     pub names: NameSettings,
     /// The address of plain HTTP.
     pub http: SocketAddr,
+    /// Where people are shown how many certificates there are.
+    pub obtained: Obtained,
+    /// The names that handshakes ask for and that have no certificate.
+    pub demand: Demand,
+    /// Dropped once the certificates that are kept are in the inbox.
+    pub loaded: DropGuard,
 }
 
 /// Certificates that are being obtained. They are not any more once this is dropped.
@@ -96,9 +115,9 @@ pub struct Acme {
 }
 
 impl Acme {
-    /// Starts on a thread of its own. Certificates that are kept are in the inbox before it
-    /// returns, so that they are part of the first list. Without an issuer of the settings, and
-    /// before anything was kept, it begins once an object makes one.
+    /// Starts on a thread of its own. Certificates that are kept go into the inbox, and the first
+    /// list ends behind them. Without an issuer of the settings, and before anything was kept, it
+    /// begins once an object makes one.
     ///
     /// # Errors
     /// The state directory or the roots of an issuer of the settings cannot be read, or the thread
@@ -116,20 +135,15 @@ impl Acme {
             }
             opened => opened.transpose()?,
         };
-        if let Some((store, _)) = &opened {
-            let kept = store.certificates()?.into_iter();
-            let changes = kept.filter_map(|kept| kept.object.map(Change::Put));
-            let changes: Vec<Change> = changes.collect();
-            if !changes.is_empty() {
-                let batch = Batch {
-                    changes,
-                    ..Batch::default()
-                };
-                around.inbox.try_send(Event::Changed(batch))?;
-            }
-        }
+        let unread = opened.as_ref().map(|(store, _)| Unread::of(store));
+        let unread = unread.transpose()?;
         let (settings, metrics) = (settings.clone(), metrics.clone());
         Acme::spawn(move || async move {
+            let read = match unread {
+                Some(unread) => unread.load(&around.inbox).await,
+                None => ReadCertificates::default(),
+            };
+            drop(around.loaded);
             let (store, config) = match opened {
                 Some(opened) => opened,
                 None => {
@@ -137,9 +151,10 @@ impl Acme {
                     open(&settings).map_err(io::Error::other)?
                 }
             };
-            let means = Means::new(&settings, config, around.inbox, &metrics);
+            let shown = (&metrics, around.obtained, around.demand);
+            let means = Means::new(&settings, config, around.inbox, shown);
             let hands = Hands::new(&means, around.names, own_address(around.http));
-            let store = AcmeStore::Files(store);
+            let store = (AcmeStore::Files(store), read);
             work(&means, &hands, store, around.wishes, std::future::pending()).await
         })
     }
@@ -218,6 +233,8 @@ struct Means {
     /// Where people are shown how it is with issuers; none where nobody can be.
     reports: Option<IssuerReports>,
     counters: Counters,
+    /// The names that handshakes ask for, and what is counted of them.
+    demand: (Demand, DemandCounters),
 }
 
 impl Means {
@@ -225,14 +242,15 @@ impl Means {
         settings: &AcmeSettings,
         config: Arc<ClientConfig>,
         inbox: mpsc::Sender<Event>,
-        metrics: &Metrics,
+        (metrics, obtained, demand): (&Metrics, Obtained, Demand),
     ) -> Means {
         Means {
             settings: settings.clone(),
             config,
             inbox,
             reports: None,
-            counters: Counters::new(metrics),
+            counters: Counters::new(metrics, obtained),
+            demand: (demand, DemandCounters::new(metrics)),
         }
     }
 }
@@ -272,7 +290,7 @@ impl Hands {
 async fn work(
     means: &Means,
     hands: &Hands,
-    store: AcmeStore,
+    (store, read): (AcmeStore, ReadCertificates),
     wishes: Wishes,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -281,7 +299,7 @@ async fn work(
     let working = async {
         let _lock = lock(&store).await?;
         let (mut office, results) = Office::new(means, hands, store);
-        office.restore(means.settings.issuer.clone()).await?;
+        office.restore(means.settings.issuer.clone(), read).await?;
         tokio::select! {
             () = office.run(wishes, results) => {}
             () = end => {}
@@ -311,6 +329,14 @@ fn own_address(mut address: SocketAddr) -> SocketAddr {
         });
     }
     address
+}
+
+/// Certificates on demand, of which none is obtained yet.
+fn on_demand(means: &Means, client: &http::Client) -> Rc<OnDemand> {
+    let (settings, (demand, counters)) = (&means.settings, &means.demand);
+    let orders = settings.bounds.orders_per_authority;
+    let with = (client.clone(), counters.clone());
+    Rc::new(OnDemand::new(demand, &settings.on_demand, orders, with))
 }
 
 /// The result of a step.
@@ -348,7 +374,9 @@ impl Office {
             records: hands.records.clone(),
             store,
             inbox: means.inbox.clone(),
+            on_demand: on_demand(means, &hands.client),
             accounts: RefCell::default(),
+            seconds: RefCell::default(),
         });
         let (outcomes, results) = mpsc::channel(OUTCOMES_MAX);
         let office = Office {
@@ -365,21 +393,36 @@ impl Office {
     }
 
     /// Takes in what was kept.
-    async fn restore(&mut self, issuer: Option<AcmeIssuer>) -> io::Result<()> {
+    async fn restore(
+        &mut self,
+        issuer: Option<AcmeIssuer>,
+        read: ReadCertificates,
+    ) -> io::Result<()> {
         let now = now();
         self.book.of_settings = issuer.clone();
         if let Some(issuer) = issuer {
             self.put(ISSUER, issuer, None).await;
         }
+        for spent in self.steps.store.spent().await? {
+            self.desk.restore_spent(&spent, now);
+        }
+        let mut on_demand = Vec::new();
         for order in self.steps.store.orders().await? {
             self.steps.resume(&order).await;
+            on_demand.extend(self.wish_on_demand(&order));
             self.desk.restore_order(order, now);
         }
-        for kept in self.steps.store.certificates()? {
+        for (id, held) in read.kept {
+            self.restore_on_demand(&id, &held);
+            self.desk.restore_certificate(&id, held, now);
+        }
+        // A process before may have put others there since they were read.
+        for kept in self.steps.store.certificates(read.since)? {
+            self.restore_on_demand(&kept.id, &kept.held);
             self.desk.restore_certificate(&kept.id, kept.held, now);
-            // A process before may have put another one there meanwhile.
             self.steps.serve(kept.object).await;
         }
+        self.open_on_demand(on_demand).await;
         Ok(())
     }
 
@@ -394,6 +437,7 @@ impl Office {
             tokio::select! {
                 () = steps.store.doubted() => return,
                 news = steps.store.news() => self.find(&wishes, news).await,
+                news = steps.on_demand.next() => self.meet(news).await,
                 news = wishes.next() => self.take(news).await,
                 Some((task, result)) = results.recv() => self.end(&task, result).await,
                 Some(ended) = self.book.registered.recv() => self.end_registration(ended),
@@ -421,7 +465,7 @@ impl Office {
     async fn end(&mut self, task: &Task, result: Result<StepOutcome, StepTrouble>) {
         match &result {
             Ok(StepOutcome::Issued(held)) if task.step == TaskStep::Fetch => {
-                self.counters.issued.inc();
+                self.counters.issue(task.is_renewal);
                 tracing::info!(secret = %task.id, names = held.names.len(), "has a certificate");
             }
             Err(trouble) => {
@@ -430,7 +474,11 @@ impl Office {
             }
             Ok(_) => {}
         }
-        let effects = self.desk.done(task, result, now());
+        let is_given_up = self.note_on_demand(task, &result);
+        let mut effects = self.desk.done(task, result, now());
+        if is_given_up {
+            effects.extend(self.desk.unwant(&task.id, now()));
+        }
         self.carry_out(effects).await;
     }
 
@@ -444,6 +492,7 @@ impl Office {
                 Some(wanted) => self.want(&secret, wanted, now),
                 None => {
                     self.objects.remove(&secret);
+                    self.steps.note_second(&secret, false);
                     let mut effects = vec![Effect::Tell(secret.clone(), None)];
                     effects.extend(self.desk.unwant(&secret, now));
                     effects
@@ -468,6 +517,7 @@ impl Office {
                     // It is as if it had been there before it was wanted.
                     let mut effects = self.desk.unwant(&id, now);
                     self.desk.restore_certificate(&id, (*held).clone(), now);
+                    effects.extend(self.find_on_demand(&id, &held, now));
                     if let Some(wanted) = wishes.wanted(&id) {
                         effects.extend(self.want(&id, wanted, now));
                     }
@@ -478,21 +528,10 @@ impl Office {
         }
     }
 
-    /// Takes back all that people were told.
-    async fn close(&mut self) {
-        let told = std::mem::take(&mut self.told).into_values();
-        let change = FindingsChange {
-            added: Vec::new(),
-            removed: told.flatten().chain(self.take_back()).collect(),
-        };
-        self.counters.clear();
-        // A loop that has ended tells nobody anything.
-        let _ = self.steps.inbox.send(Event::Found(change)).await;
-    }
-
     fn want(&mut self, secret: &Arc<str>, wanted: WantedCertificate, now: Millis) -> Vec<Effect> {
         let count = wanted.names.len();
         self.objects.insert(secret.clone(), wanted.objects);
+        self.steps.note_second(secret, wanted.is_second);
         if count > NAMES_MAX {
             let mut effects = self.desk.unwant(secret, now);
             let notice = TroubleNotice {
@@ -513,21 +552,17 @@ impl Office {
     }
 
     /// Forgets certificates that are over and that nobody wants.
-    fn clean(&self, now: Millis) {
+    fn clean(&mut self, now: Millis) {
         let AcmeStore::Files(files) = &self.steps.store else {
             // In a cluster they are their users' to remove.
             return;
         };
-        let kept = match files.certificates() {
-            Ok(kept) => kept,
-            Err(error) => return tracing::warn!(%error, "certificates that are over stay"),
-        };
-        for kept in kept {
-            if kept.is_over(now) && !self.objects.contains_key(&kept.id) {
-                let dropped = files.drop_certificate(&kept.id);
-                if let Err(error) = dropped {
-                    tracing::warn!(secret = %kept.id, %error, "stays, although it is over");
-                }
+        for id in self.desk.forget_over(now) {
+            if self.objects.contains_key(&id) {
+                continue;
+            }
+            if let Err(error) = files.drop_certificate(&id) {
+                tracing::warn!(secret = %id, %error, "stays, although it is over");
             }
         }
     }
@@ -549,34 +584,6 @@ impl Office {
             }
         }
     }
-
-    /// Tells people how it is with a certificate.
-    async fn tell(&mut self, id: &Arc<str>, notice: Option<TroubleNotice>) {
-        let removed = self.told.remove(id).unwrap_or_default();
-        let objects = self.objects.get(id);
-        let findings = notice.iter().flat_map(|notice| {
-            let objects = objects.into_iter().flatten();
-            objects.map(move |object| Arc::new(finding(object, id, notice)))
-        });
-        let added: Vec<Arc<Finding>> = findings.collect();
-        if added == removed {
-            if !added.is_empty() {
-                self.told.insert(id.clone(), added);
-            }
-            return;
-        }
-        if !added.is_empty() {
-            self.told.insert(id.clone(), added.clone());
-        }
-        let change = FindingsChange { added, removed };
-        // A loop that has ended tells nobody anything.
-        let _ = self.steps.inbox.send(Event::Found(change)).await;
-    }
-}
-
-fn finding(object: &ObjectKey, id: &str, notice: &TroubleNotice) -> Finding {
-    let message = format!("the certificate in Secret {id} {}", notice.message);
-    Finding::new(Severity::Error, object, "", message, &*notice.remedy)
 }
 
 /// Waits for a moment; for ever where there is none.

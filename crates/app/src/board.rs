@@ -16,6 +16,7 @@ use myriad_translate::{Engine, FindingsChange, MAIN};
 use serde::Serialize;
 
 use crate::holdings::Holdings;
+use crate::obtained::Obtained;
 use crate::told::{Line, Told};
 
 /// Finds the file of an object, where there are files.
@@ -32,6 +33,7 @@ pub struct Board {
     work: Work,
     findings: Gauge,
     holdings: Holdings,
+    obtained: Obtained,
 }
 
 #[derive(Default)]
@@ -114,12 +116,18 @@ impl Board {
             work,
             findings,
             holdings: Holdings::new(metrics),
+            obtained: Obtained::default(),
         }
     }
 
     /// The ledger of memory by namespace.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
+    }
+
+    /// Where people are shown how many certificates are obtained.
+    pub fn obtained(&self) -> &Obtained {
+        &self.obtained
     }
 
     /// The work counters.

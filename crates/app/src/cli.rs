@@ -31,7 +31,7 @@ use myriad_sidecar::redirect::RawRedirect;
 use myriad_translate::MAIN;
 
 pub use self::acme::RawAcme;
-use self::acme::{RawAcmeState, RawClusterAcme};
+use self::acme::{RawAcmeState, RawClusterAcme, RawOnDemand};
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
 use self::endpoints::RawEndpoints;
@@ -46,6 +46,7 @@ use self::names::RawNames;
 use self::probes::RawProbes;
 use self::process::RawProcess;
 use self::requests::RawRequests;
+use self::sharing::RawProofFile;
 use self::tickets::RawTickets;
 
 /// A gateway for a myriad of TLS domains.
@@ -100,9 +101,15 @@ pub struct RawServe {
     /// Certificates that are obtained.
     #[command(flatten)]
     pub acme: RawAcme,
+    /// Certificates that are obtained on demand.
+    #[command(flatten)]
+    pub on_demand: RawOnDemand,
     /// Where what is kept of that lies.
     #[command(flatten)]
     pub acme_state: RawAcmeState,
+    /// Where proofs of hosts are kept.
+    #[command(flatten)]
+    pub proof_file: RawProofFile,
     /// How connections are served.
     #[command(flatten)]
     pub traffic: RawTraffic,
@@ -199,6 +206,9 @@ pub struct RawController {
     /// Certificates that are obtained.
     #[command(flatten)]
     pub acme: RawAcme,
+    /// Certificates that are obtained on demand.
+    #[command(flatten)]
+    pub on_demand: RawOnDemand,
     /// Whether any are, and who is asked for names.
     #[command(flatten)]
     pub cluster_acme: RawClusterAcme,

@@ -33,6 +33,7 @@ use self::portions::Portions;
 use self::queue::{Holders, Queue};
 use crate::board::Board;
 use crate::live::{Live, Root};
+use crate::rivals::Rivals;
 use crate::wishes::Wishes;
 
 /// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
@@ -73,6 +74,8 @@ pub struct Control<O> {
     wanted: Wanted,
     /// Where it is told which certificates are wanted of issuers.
     wishes: Wishes,
+    /// Where it is told which hosts several namespaces claim.
+    rivals: Rivals,
 }
 
 impl<O: Outlet> Control<O> {
@@ -104,6 +107,7 @@ impl<O: Outlet> Control<O> {
             addresses,
             wanted: Wanted::default(),
             wishes: Wishes::default(),
+            rivals: Rivals::default(),
         }
     }
 
@@ -115,6 +119,11 @@ impl<O: Outlet> Control<O> {
     /// The same, which tells by `wishes` which certificates are wanted of issuers.
     pub fn with_wishes(self, wishes: Wishes) -> Self {
         Control { wishes, ..self }
+    }
+
+    /// The same, which tells by `rivals` which hosts several namespaces claim.
+    pub fn with_rivals(self, rivals: Rivals) -> Self {
+        Control { rivals, ..self }
     }
 
     /// Handles events until asked to stop, then drains the proxy.
@@ -501,6 +510,7 @@ impl<O: Outlet> Control<O> {
         self.outlet.state(&outcome.served, &outcome.unserved);
         self.outlet.claims(outcome.claims);
         self.wishes.change(outcome.wishes, outcome.issuers);
+        self.rivals.change(outcome.rivals);
         self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
         self.board.set_snapshot(snapshot, self.batches);

@@ -41,22 +41,25 @@ use myriad_sync::Views;
 use myriad_translate::{ClaimsChange, Engine, MAIN};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::acme::Issued;
+use crate::acme::{Demands, Issued};
 use crate::board::Board;
 use crate::cli::RawController;
 use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants};
 use crate::descriptors;
 use crate::explain::Explainer;
+use crate::host_proof::{self, KnownProofs, ProofParts};
 use crate::live::Live;
 use crate::mesh;
 use crate::pages::{self, Pages};
 use crate::restart;
+use crate::rivals::Rivals;
 use crate::settings::{Controller, MeshAuthority};
 use crate::signals::Stop;
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
 use acme::Obtaining;
 use authority::AuthorityKeeper;
+use certificate::Renewed;
 use claims::{Claims, Known};
 use outlet::Fleet;
 use roots::Namespaces;
@@ -121,12 +124,18 @@ fn cluster_settings(settings: &Controller, holds: &Holds) -> kubernetes::Cluster
     }
 }
 
+/// Holds what is missing too much of, by the settings.
+fn holds(settings: &Controller, metrics: &Metrics) -> Holds {
+    let holds = Holds::new(settings.hold);
+    holds.register(metrics);
+    holds
+}
+
 async fn control(settings: Controller) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let (board, live) = (Board::new(&metrics), Live::new(&metrics));
-    let holds = Holds::new(settings.hold);
-    holds.register(&metrics);
+    let holds = holds(&settings, &metrics);
     let ready = readiness.require("the first complete list of every kind");
     let heard = readiness.require("the API server");
     let listener = pages::bind(settings.admin, None)?;
@@ -139,9 +148,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     cluster.counters().register(&metrics);
     let lost = contact::keep(client.clone(), settings.lost_after, heard, &metrics);
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
-    let prepared = prepare(&client, &settings, &inbox);
-    let (trust, tokens, known) = tokio::select! {
-        prepared = prepared => prepared,
+    let (trust, tokens, (known, proofs), demands) = tokio::select! {
+        prepared = prepare((&client, &metrics), &settings, &inbox) => prepared,
         _ = stop.asked() => return Ok(()),
     };
     let (announce, addresses) = watch::channel(None);
@@ -158,6 +166,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         holds,
         lost,
         inbox: inbox.clone(),
+        obtain: acme::obtain(&settings, &demands),
     };
     let certificate = server.start(sync, &metrics, &drain)?;
     let (bundle, told) = watch::channel(trust.roots.bundle());
@@ -165,13 +174,13 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         webhook.start(fleet::tls(certificate.clone())?, &metrics, &drain)?;
     }
     let namespaces = publish_roots(&client, &settings, told);
-    let home = settings.namespace.clone();
-    let keeper = trust::keep(client.clone(), home, certificate, bundle);
-    keep_secrets(keeper, &client, &settings, &metrics);
+    keep_secrets((certificate, bundle), &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
     let (claims, kept) = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
-    let obtaining = Obtaining::start(&settings, (&cluster, &inbox, &live), word.leads(), &metrics)?;
+    let around = (&cluster, &inbox, &live, board.obtained(), &demands);
+    let obtaining = Obtaining::start(&settings, around, word.leads(), &metrics)?;
+    let rivals = keep_proofs(&settings, proofs, &inbox, word.leads(), &metrics);
     let (wishes, issued) = (obtaining.wishes.clone(), obtaining.issued.clone());
     let looks = Looks::of(&settings, namespaces, pods, issued);
     follow(cluster, inbox.clone(), looks, wanted.clone());
@@ -183,6 +192,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         Control::new(engine, fleet, fair, board, live, ready, announce)
             .with_wanted(wanted)
             .with_wishes(wishes)
+            .with_rivals(rivals)
             .run(events)
     })?;
     over.await.context("the control thread panicked")?;
@@ -278,14 +288,38 @@ fn keep_claims(
     (claims, kept)
 }
 
+/// Lets hosts be proven, where settings say so; returns where it is told of those that several
+/// namespaces claim.
+fn keep_proofs(
+    settings: &Controller,
+    known: Option<KnownProofs>,
+    inbox: &mpsc::Sender<Event>,
+    leads: Claim,
+    metrics: &Metrics,
+) -> Rivals {
+    let rivals = Rivals::default();
+    if let (Some(proof), Some(known)) = (settings.proof.clone(), known) {
+        let parts = ProofParts {
+            inbox: inbox.clone(),
+            rivals: rivals.clone(),
+            names: acme::names(settings),
+        };
+        let keeper = host_proof::keep_in_cluster(known, proof, parts, leads, metrics.clone());
+        drop(task::spawn_local("host proofs", keeper));
+    }
+    rivals
+}
+
 /// Lets everything be replaced in time that the replicas share by Secrets: the trust, and the keys
 /// of session tickets where they are made here.
 fn keep_secrets(
-    trust: impl Future<Output = ()> + Send + 'static,
+    (certificate, bundle): (Arc<Renewed>, watch::Sender<String>),
     client: &Client,
     settings: &Controller,
     metrics: &Metrics,
 ) {
+    let home = settings.namespace.clone();
+    let trust = trust::keep(client.clone(), home, certificate, bundle);
     drop(task::spawn("roots", trust));
     if settings.keeps_tickets {
         let (client, namespace) = (client.clone(), settings.namespace.clone());
@@ -332,12 +366,13 @@ fn look_after_authority(
 }
 
 /// Asks until what nothing works without is there: the shared trust, the keys of tokens, and what
-/// is known of claims to hosts. Orders of certificates that are there are in the inbox by then.
+/// is known of claims to hosts. Orders of certificates, and proofs of hosts, that are there are in
+/// the inbox by then.
 async fn prepare(
-    client: &Client,
+    (client, metrics): (&Client, &Metrics),
     settings: &Controller,
     inbox: &mpsc::Sender<Event>,
-) -> (Trust, Arc<Tokens>, Known) {
+) -> (Trust, Arc<Tokens>, (Known, Option<KnownProofs>), Demands) {
     let trust = loop {
         match prepare_trust(client, &settings.namespace).await {
             Ok(trust) => break trust,
@@ -354,7 +389,12 @@ async fn prepare(
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
     let known = claims::load(client, &settings.namespace).await;
-    acme::follow_orders(client, settings, inbox).await;
+    let proofs = match &settings.proof {
+        Some(_) => Some(host_proof::load(client, &settings.namespace, inbox).await),
+        None => None,
+    };
+    let demands = Demands::new(metrics);
+    acme::follow_orders((client, &demands), settings, inbox).await;
     let (client, refreshed) = (client.clone(), tokens.clone());
     drop(task::spawn("token keys", async move {
         loop {
@@ -367,7 +407,7 @@ async fn prepare(
             }
         }
     }));
-    (trust, tokens, known)
+    (trust, tokens, (known, proofs), demands)
 }
 
 async fn prepare_trust(client: &Client, namespace: &str) -> anyhow::Result<Trust> {

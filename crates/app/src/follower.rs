@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::clock;
@@ -17,11 +18,11 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::task;
 use myriad_model::{Change, Commit, Snapshot};
-use myriad_proxy::{Inherited, Proxy};
+use myriad_proxy::{Demand, Demanded, Inherited, Proxy};
 use myriad_sidecar::probes::{self, Probes};
 use myriad_sync::{
-    Anchors, Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, Issued,
-    NotSigned, Refusal,
+    Anchors, Apply, Client, ClientCounters, ClientError, ClientSettings, Delivery, DemandedHost,
+    Issued, NotSigned, Refusal,
 };
 
 use crate::board::Board;
@@ -100,6 +101,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     };
     pages::start(opened.listener, pages, &drain, opened.from)?;
     let mut follower = Follower {
+        demand: (!is_sidecar).then(|| proxy.demand().clone()),
         proxy,
         kept,
         board,
@@ -232,17 +234,21 @@ fn open(
 
 /// Answers what a sidecar is asked from outside of the mesh.
 fn answerer(settings: &settings::Probes, readiness: &Readiness, metrics: &Metrics) -> Probes {
+    let own = settings.clone();
     Probes {
         readiness: readiness.clone(),
         metrics: metrics.clone(),
         checks: settings.checks.clone(),
         pod: settings.pod,
+        may_read_metrics: Box::new(move |address| own.tells_metrics_to(address)),
     }
 }
 
 /// Puts commits into service, and then on disk.
 struct Follower {
     proxy: Proxy,
+    /// The hosts that clients ask for and that no object names; none where it is a sidecar.
+    demand: Option<Demand>,
     kept: Kept,
     board: Board,
     ready: Condition,
@@ -377,12 +383,49 @@ impl Apply for Follower {
         self.look_live();
     }
 
+    fn demands(&self) -> bool {
+        self.demand.is_some()
+    }
+
+    fn set_demanding(&mut self, is_open: bool) {
+        match (&self.demand, is_open) {
+            (Some(demand), true) => demand.open(),
+            (Some(demand), false) => demand.close(),
+            (None, _) => {}
+        }
+    }
+
+    async fn demanded(&mut self) -> DemandedHost {
+        let Some(demand) = &self.demand else {
+            return std::future::pending().await;
+        };
+        match demand.next().await {
+            Demanded::Wanted(host) => DemandedHost {
+                host,
+                is_used: false,
+            },
+            Demanded::Used(host) => DemandedHost {
+                host,
+                is_used: true,
+            },
+        }
+    }
+
+    fn answered(&mut self, host: Arc<str>, refused_for: Duration) {
+        if let Some(demand) = &self.demand
+            && !refused_for.is_zero()
+        {
+            demand.refuse(&host, refused_for);
+        }
+    }
+
     fn connected(&mut self) {
         tracing::info!("a controller is followed");
         self.kept.set_connected(true);
     }
 
     fn disconnected(&mut self, _: &ClientError) {
+        self.set_demanding(false);
         self.kept.set_connected(false);
     }
 }

@@ -15,7 +15,7 @@ use myriad_base::metrics::Metrics;
 use myriad_base::readiness::{Condition, Readiness};
 use myriad_base::{clock, task};
 use myriad_model::{Form, Sealer, Writer};
-use myriad_proxy::{Inherited, Proxy};
+use myriad_proxy::{Demand, Inherited, Proxy};
 use myriad_source::Wanted;
 use myriad_source::directory::Locator;
 use myriad_translate::Engine;
@@ -30,10 +30,12 @@ use crate::control::{
     Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants,
 };
 use crate::explain::Explainer;
+use crate::host_proof::{ProofParts, Proving};
 use crate::live::Live;
 use crate::pages::{self, Pages};
 use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
+use crate::rivals::Rivals;
 use crate::signals::Stop;
 use crate::status::report::Reporter;
 use crate::wishes::Wishes;
@@ -293,13 +295,15 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let writer = Writer::new(Sealer::new(process::random_key()?, Form::Value));
         warn_of_mesh(&settings);
         let engine = Engine::new(settings.translate(), writer);
-        let drain = Drain::new();
-        let live = Live::new(&metrics);
+        let (drain, live) = (Drain::new(), Live::new(&metrics));
         let wanted = Wanted::default();
         follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
-        let wishes = Wishes::default();
-        let obtaining = start_acme(&settings, (&inbox, &wishes), &metrics)?;
-        let locator = start_source(&settings, input, (inbox, &wanted), &metrics)?;
+        let (wishes, rivals) = (Wishes::default(), Rivals::default());
+        let loaded = CancellationToken::new();
+        let parts = (&inbox, &wishes, &board, &loaded);
+        let obtaining = start_acme(&settings, parts, (&metrics, proxy.demand()))?;
+        let proving = start_proofs(&settings, (&inbox, &rivals), &metrics)?;
+        let locator = start_source(&settings, input, (inbox, &wanted, loaded), &metrics)?;
         if let Some(locator) = locator {
             board.locate_with(Box::new(move |key| locator.locate(key)));
         }
@@ -320,11 +324,12 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         let fairness = fairness(&settings);
         let control = Control::new(engine, here, fairness, board, live, ready, announce)
             .with_wanted(wanted)
-            .with_wishes(wishes);
+            .with_wishes(wishes)
+            .with_rivals(rivals);
         Box::pin(control.run(events)).await;
         drain.start();
         drain.finished().await;
-        drop((reserved, succession));
+        drop((reserved, succession, proving));
         Ok(())
     })
 }
@@ -332,16 +337,36 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
 /// Starts to obtain certificates, of the issuer of the settings and of those that objects make.
 fn start_acme(
     settings: &settings::Serve,
-    (inbox, wishes): (&mpsc::Sender<Event>, &Wishes),
-    metrics: &Metrics,
+    (inbox, wishes, board, loaded): (&mpsc::Sender<Event>, &Wishes, &Board, &CancellationToken),
+    (metrics, demand): (&Metrics, &Demand),
 ) -> anyhow::Result<Acme> {
     let around = acme::Surroundings {
         inbox: inbox.clone(),
         wishes: wishes.clone(),
         names: settings.traffic.names.clone(),
         http: settings.listeners.http,
+        obtained: board.obtained().clone(),
+        demand: demand.clone(),
+        loaded: loaded.clone().drop_guard(),
     };
     Acme::start(&settings.acme, around, metrics)
+}
+
+/// Starts to prove hosts, where settings say so.
+fn start_proofs(
+    settings: &settings::Serve,
+    (inbox, rivals): (&mpsc::Sender<Event>, &Rivals),
+    metrics: &Metrics,
+) -> anyhow::Result<Option<Proving>> {
+    let Some(proof) = &settings.proof else {
+        return Ok(None);
+    };
+    let parts = ProofParts {
+        inbox: inbox.clone(),
+        rivals: rivals.clone(),
+        names: settings.traffic.names.clone(),
+    };
+    Ok(Some(Proving::start(proof, parts, metrics)?))
 }
 
 /// The reporter of the status page. Removals are never held, since files say what people want.
@@ -394,20 +419,22 @@ fn offer(
     })
 }
 
-/// Starts what fills the inbox; returns how to find an object's file, where there are files.
+/// Starts what fills the inbox, behind what has to be there before; returns how to find an object's
+/// file, where there are files.
 fn start_source(
     settings: &settings::Serve,
     input: Input,
-    (inbox, wanted): (mpsc::Sender<Event>, &Wanted),
+    (inbox, wanted, loaded): (mpsc::Sender<Event>, &Wanted, CancellationToken),
     metrics: &Metrics,
 ) -> anyhow::Result<Option<Locator>> {
     match input {
         Input::Directory => {
-            let around = (inbox, wanted.clone());
+            let around = (inbox, wanted.clone(), loaded);
             Ok(Some(files::start(settings.paths.clone(), around, metrics)?))
         }
         Input::Inbox(mut batches) => {
             task::spawn_local("source", async move {
+                loaded.cancelled().await;
                 while let Some(batch) = batches.recv().await {
                     if inbox.send(Event::Changed(batch)).await.is_err() {
                         return;

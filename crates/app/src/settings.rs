@@ -21,7 +21,7 @@ mod texts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,11 +47,12 @@ use sharing::Sharing;
 use address::address;
 use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
 
-pub use acme::{AcmeSettings, ISSUER};
+pub use acme::{AcmeSettings, ISSUER, OnDemandSettings};
 pub use captures::Captures;
 pub use listeners::Listeners;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 pub use requests::AccessLog;
+pub use sharing::ProofSettings;
 pub use sidecar::{Injection, Probes};
 
 /// Settings of `serve`.
@@ -71,6 +72,8 @@ pub struct Serve {
     pub meaning: Meaning,
     /// How certificates are obtained.
     pub acme: AcmeSettings,
+    /// How hosts are proven; none where they are not.
+    pub proof: Option<ProofSettings>,
 }
 
 /// Settings of `controller`.
@@ -108,6 +111,8 @@ pub struct Controller {
     pub injection: Option<Injection>,
     /// How certificates are obtained; none where they are not.
     pub acme: Option<AcmeSettings>,
+    /// How hosts are proven; none where they are not.
+    pub proof: Option<ProofSettings>,
     /// The servers of DNS that are asked for that; those of the system where there is none.
     pub resolvers: Vec<SocketAddr>,
     /// The address of the admin pages.
@@ -259,7 +264,15 @@ impl Serve {
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
             traffic: Traffic::read(&raw.traffic, &mut problems),
             meaning: Meaning::read(&raw.meaning, &mut problems),
-            acme: acme::read(&raw.acme, &raw.acme_state.acme_state_dir, &mut problems),
+            acme: AcmeSettings {
+                on_demand: acme::on_demand(&raw.on_demand, &mut problems),
+                ..acme::read(&raw.acme, &raw.acme_state.acme_state_dir, &mut problems)
+            },
+            proof: sharing::proofs(
+                &raw.meaning.sharing,
+                &raw.acme,
+                &raw.proof_file.host_proof_file,
+            ),
         };
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
@@ -283,9 +296,11 @@ impl Serve {
     /// The settings of the engine. The ports are those that are really bound.
     pub fn translate(&self) -> myriad_translate::Settings {
         let issuers = self.acme.issuer.iter().map(|_| ISSUER.into());
+        let pairing = self.acme.issuer.iter().filter(|it| it.gives_pair());
         myriad_translate::Settings {
             own: vec![self.admin],
             issuers: Some(issuers.collect()),
+            pairing_issuers: pairing.map(|_| ISSUER.into()).collect(),
             // Files are nobody's but this process's.
             cert_manager: CertManager::Absent,
             ..self.listeners.translate(self.meaning.translate())
@@ -344,7 +359,12 @@ impl Controller {
             lost_after: Duration::from_secs(raw.contact.lost_after.into()),
             listeners,
             injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
-            acme: acme::of_cluster(&raw.acme, &raw.cluster_acme, &mut problems),
+            acme: acme::of_cluster(
+                (&raw.acme, &raw.on_demand),
+                &raw.cluster_acme,
+                &mut problems,
+            ),
+            proof: sharing::proofs(&raw.meaning.sharing, &raw.acme, Path::new("")),
             resolvers: names::servers(&raw.cluster_acme.resolver, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
@@ -363,10 +383,12 @@ impl Controller {
     pub fn translate(&self) -> myriad_translate::Settings {
         let issuer = self.acme.as_ref().and_then(|acme| acme.issuer.as_ref());
         let issuers = issuer.iter().map(|_| ISSUER.into());
+        let pairing = issuer.iter().filter(|it| it.gives_pair());
         myriad_translate::Settings {
             // Objects are of tenants, and their history is seen and kept.
             late_claims: true,
             issuers: Some(issuers.collect()),
+            pairing_issuers: pairing.map(|_| ISSUER.into()).collect(),
             issuer_namespace: self.namespace.as_str().into(),
             ..self.listeners.translate(self.meaning.translate())
         }

@@ -8,16 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use myriad_api::ObjectKey;
 use myriad_translate::{Difference, StatedIssuer, Wish};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use issuers::Issuers;
-pub use issuers::{ISSUERS_MAX, IssuerNews};
+pub use issuers::{ISSUER, ISSUERS_MAX, IssuerNews};
+
+/// The most Secrets that are told of at once; the others follow.
+const NEWS_MAX: usize = 4_096;
 
 /// The wishes of now, and which of them have changed. Cheap to clone; clones are one list.
 #[derive(Clone, Default)]
 pub struct Wishes {
     state: Arc<Mutex<State>>,
     news: Arc<Notify>,
+    /// The URL that is asked about names on demand, where an issuer says so.
+    ask: Arc<watch::Sender<Option<Arc<str>>>>,
 }
 
 #[derive(Default)]
@@ -32,12 +37,15 @@ struct State {
 /// A certificate that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedCertificate {
-    /// The names that it is to cover, sorted.
+    /// The names that it is to have, sorted: what a wildcard among them covers is left out, which
+    /// authorities refuse beside it.
     pub names: Vec<Box<str>>,
     /// The issuer; where objects name several, the first in order.
     pub issuer: Box<str>,
     /// The objects that ask for it.
     pub objects: Vec<ObjectKey>,
+    /// Whether it is the second for its hosts, of RSA beside one of ECDSA.
+    pub is_second: bool,
 }
 
 /// News of wishes and issuers.
@@ -48,7 +56,7 @@ pub struct ChangedWishes {
     pub issuers: Vec<(Box<str>, IssuerNews)>,
     /// Secrets as `namespace/name`, and what is wanted in each; none for nothing any more.
     pub changed: Vec<(Arc<str>, Option<WantedCertificate>)>,
-    /// Whether the first list is complete.
+    /// Whether the first list is complete, and all of it told.
     pub is_complete: bool,
 }
 
@@ -60,6 +68,12 @@ impl Wishes {
         }
         let mut state = self.lock();
         state.issuers.change(issuers);
+        let ask = state.issuers.ask();
+        self.ask.send_if_modified(|before| {
+            let is_other = *before != ask;
+            *before = ask;
+            is_other
+        });
         for wish in wishes.removed {
             if let Some(wishes) = state.by_secret.get_mut(&wish.secret) {
                 wishes.remove(&wish);
@@ -76,6 +90,11 @@ impl Wishes {
         }
         drop(state);
         self.news.notify_one();
+    }
+
+    /// The URL that is asked about names on demand, where an issuer says so.
+    pub fn asked(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.ask.subscribe()
     }
 
     /// The first list is complete.
@@ -121,7 +140,11 @@ impl Wishes {
     fn take(&self) -> ChangedWishes {
         let mut state = self.lock();
         let issuers = state.issuers.take();
-        let changed = std::mem::take(&mut state.changed);
+        let mut changed = std::mem::take(&mut state.changed);
+        if let Some(rest) = changed.iter().nth(NEWS_MAX).cloned() {
+            state.changed = changed.split_off(&rest);
+            self.news.notify_one();
+        }
         let wanted = |secret: Arc<str>| {
             let wishes = state.by_secret.get(&secret);
             let wanted = wishes.and_then(WantedCertificate::of);
@@ -130,7 +153,7 @@ impl Wishes {
         ChangedWishes {
             issuers,
             changed: changed.into_iter().map(wanted).collect(),
-            is_complete: state.is_complete,
+            is_complete: state.is_complete && state.changed.is_empty(),
         }
     }
 
@@ -142,16 +165,31 @@ impl Wishes {
 impl WantedCertificate {
     fn of(wishes: &BTreeSet<Arc<Wish>>) -> Option<WantedCertificate> {
         let issuer = wishes.iter().map(|wish| &wish.issuer).min()?.clone();
-        let names = wishes.iter().map(|wish| wish.host.as_str().into());
+        let names = wishes.iter().map(|wish| wish.host.name().into());
         let objects = wishes.iter().map(|wish| wish.object.clone());
-        let (names, objects): (BTreeSet<Box<str>>, BTreeSet<ObjectKey>) =
+        let (mut names, objects): (BTreeSet<Box<str>>, BTreeSet<ObjectKey>) =
             (names.collect(), objects.collect());
+        leave_covered(&mut names);
         Some(WantedCertificate {
             names: names.into_iter().collect(),
             issuer,
             objects: objects.into_iter().collect(),
+            is_second: wishes.iter().any(|wish| wish.is_second),
         })
     }
+}
+
+/// Leaves out the names that wildcards among them cover.
+fn leave_covered(names: &mut BTreeSet<Box<str>>) {
+    let parents = names.iter().filter_map(|name| name.strip_prefix("*."));
+    let parents: BTreeSet<Box<str>> = parents.map(Box::from).collect();
+    if parents.is_empty() {
+        return;
+    }
+    names.retain(|name| {
+        let parent = name.split_once('.').map(|(_, parent)| parent);
+        name.starts_with('*') || !parent.is_some_and(|parent| parents.contains(parent))
+    });
 }
 
 #[cfg(test)]
@@ -162,14 +200,15 @@ mod tests {
     use myriad_model::Host;
     use myriad_translate::{Difference, StatedIssuer, Wish};
 
-    use super::{IssuerNews, Wishes};
+    use super::{IssuerNews, NEWS_MAX, Wishes};
 
     fn wish(secret: &str, host: &str) -> Arc<Wish> {
         Arc::new(Wish {
             secret: secret.into(),
-            host: Host::parse(host).unwrap(),
+            host: Host::of_name(host).unwrap(),
             issuer: "default".into(),
             object: ObjectKey::new(ObjectKind::Ingress, "shop", "web"),
+            is_second: false,
         })
     }
 
@@ -207,6 +246,60 @@ mod tests {
         let news = wishes.next().await;
         assert_eq!(news.changed.len(), 1);
         assert_eq!(news.changed[0].1, wishes.wanted("shop/other"));
+    }
+
+    #[test]
+    fn what_a_wildcard_of_the_same_certificate_covers_is_no_name_of_its_own() {
+        let wishes = Wishes::default();
+        let hosts = ["a.shop.example", "*.shop.example", "shop.example"];
+        let hosts = hosts.iter().chain(&["x.a.shop.example", "*.a.example"]);
+        let second = Wish::clone(&wish("shop/web", "b.shop.example"));
+        let second = Arc::new(Wish {
+            is_second: true,
+            ..second
+        });
+        let mut added: Vec<Arc<Wish>> = hosts.map(|host| wish("shop/web", host)).collect();
+        added.push(second);
+        let removed = Vec::new();
+        wishes.change(Difference { added, removed }, Difference::default());
+        let wanted = wishes.wanted("shop/web").unwrap();
+        let names: Vec<&str> = wanted.names.iter().map(|name| &**name).collect();
+        let wild = ["*.a.example", "*.shop.example"];
+        assert_eq!(
+            names,
+            [&wild[..], &["shop.example", "x.a.shop.example"]].concat()
+        );
+        assert!(wanted.is_second);
+    }
+
+    #[test]
+    fn an_address_of_ipv6_is_wanted_as_certificates_name_it() {
+        let wishes = Wishes::default();
+        let added = Difference {
+            added: vec![wish("shop/web", "2001:DB8::7")],
+            removed: Vec::new(),
+        };
+        wishes.change(added, Difference::default());
+        let wanted = wishes.wanted("shop/web").unwrap();
+        assert_eq!(wanted.names, ["2001:db8::7".into()]);
+    }
+
+    #[tokio::test]
+    async fn very_many_are_told_a_part_at_a_time_and_the_list_is_complete_with_the_last() {
+        let wishes = Wishes::default();
+        let count = 2 * NEWS_MAX + 5;
+        let added = (0..count).map(|number| wish(&format!("shop/{number}"), "a.example"));
+        let added = Difference {
+            added: added.collect(),
+            removed: Vec::new(),
+        };
+        wishes.change(added, Difference::default());
+        wishes.complete();
+        for told in [NEWS_MAX, NEWS_MAX, 5] {
+            let news = wishes.next().await;
+            assert_eq!(news.changed.len(), told);
+            assert_eq!(news.is_complete, told == 5);
+        }
     }
 
     #[tokio::test]

@@ -1,16 +1,24 @@
 //! Human logs on standard error.
 
+mod libraries;
+mod panics;
+pub mod sparse;
 pub mod suppressed;
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use libraries::FewOfLibraries;
 
 /// The levels that a filter may name alone.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Starts logging. `filter` is a level or a list of `target=level`, as in `info,myriad=debug`.
-/// Every line has a time; colours are for terminals, unless `NO_COLOR` is set.
+/// Every line has a time; colours are for terminals, unless `NO_COLOR` is set. Of lines of
+/// libraries and of panics there are few in a time.
 ///
 /// # Errors
 /// The text of the filter that could not be read; logging then runs at level `info`.
@@ -25,7 +33,10 @@ pub fn start(filter: &str) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .with_ansi(!is_plain && std::io::stderr().is_terminal())
         .with_target(false)
+        .finish()
+        .with(FewOfLibraries::default())
         .try_init();
+    panics::bound();
     failure.map_or(Ok(()), Err)
 }
 

@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod domains;
 pub mod egress;
 pub mod fleet;
+pub mod issue;
 pub mod istio;
 pub mod latency;
 pub mod load;

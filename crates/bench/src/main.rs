@@ -6,6 +6,7 @@ use myriad_bench::allocation::Counting;
 use myriad_bench::child::{self, ChildArgs};
 use myriad_bench::egress::{self, EgressArgs};
 use myriad_bench::fleet::{self, FleetArgs};
+use myriad_bench::issue::{self, IssueArgs};
 use myriad_bench::istio::{self, GenerateArgs};
 use myriad_bench::latency::{self, LatencyArgs};
 use myriad_bench::mesh::service::{self, ServiceArgs};
@@ -35,6 +36,9 @@ enum Command {
     Egress(EgressArgs),
     /// The cost of a change, and of a controller that starts anew, with so many proxies.
     Fleet(FleetArgs),
+    /// Certificates that an issuer provides: how long a new domain takes, that each gets one, and
+    /// a mass revocation.
+    Issue(IssueArgs),
     /// The cost of a pair of sidecars, and what they add to a request, beside Envoy as the same
     /// pair.
     Latency(LatencyArgs),
@@ -66,6 +70,7 @@ fn main() -> anyhow::Result<()> {
         Command::Activate(args) => activate::run(&args),
         Command::Egress(args) => egress::run(&args),
         Command::Fleet(args) => fleet::run(&args),
+        Command::Issue(args) => issue::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Mesh(args) => mesh::run(&args),
         Command::Service(args) => service::run(&args),

@@ -160,9 +160,19 @@ impl CertificateAuthority {
     /// # Panics
     /// Where it does not say.
     pub async fn root(&self) -> PathBuf {
-        let answer = self.manage("/roots/0", &[]).await;
+        self.root_of(self.pebble.as_ref().expect("the authority runs"))
+            .await
+    }
+
+    /// The same of one that was started beside it.
+    ///
+    /// # Panics
+    /// Where it does not say.
+    pub async fn root_of(&self, pebble: &Pebble) -> PathBuf {
+        let answer = self.ask(pebble, "/roots/0", &[]).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let path = self.folder.path().join("issuing.pem");
+        let name = format!("issuing-{}.pem", pebble.management().port());
+        let path = self.folder.path().join(name);
         std::fs::write(&path, answer.body).expect("a file");
         path
     }
@@ -173,6 +183,10 @@ impl CertificateAuthority {
     /// Where it is not running.
     pub async fn manage(&self, path: &str, arguments: &[&str]) -> crate::Answer {
         let pebble = self.pebble.as_ref().expect("the authority runs");
+        self.ask(pebble, path, arguments).await
+    }
+
+    async fn ask(&self, pebble: &Pebble, path: &str, arguments: &[&str]) -> crate::Answer {
         let port = pebble.management().port();
         let url = format!("https://localhost:{port}{path}");
         let curl = Curl::new(&url, &[], &self.directory_root());

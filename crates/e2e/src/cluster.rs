@@ -16,6 +16,7 @@ use crate::world::eventually;
 mod account;
 mod api;
 mod balancer;
+mod cert_manager;
 mod kubelet;
 mod launch;
 mod mesh;
@@ -30,6 +31,7 @@ mod slice;
 mod traffic;
 
 pub use api::Api;
+pub use cert_manager::CertManager;
 pub use kubelet::Kubelet;
 pub use launch::{Launch, Process};
 pub use mesh::{Mesh, Resident, Workload};
@@ -116,6 +118,11 @@ impl Cluster {
         format!("class-{}", self.number)
     }
 
+    /// The name that the story's controllers go by, in classes and issuers.
+    pub fn controller_name(&self) -> String {
+        format!("stories.test/{}", self.class())
+    }
+
     /// The namespace of the story's controllers and proxies.
     pub fn home(&self) -> String {
         format!("home-{}", self.number)
@@ -194,10 +201,7 @@ impl Cluster {
             .set("--http", format!("{address}:8080"))
             .set("--https", format!("{address}:8443"))
             .set("--ingress-class", self.class())
-            .set(
-                "--controller-class",
-                format!("stories.test/{}", self.class()),
-            )
+            .set("--controller-class", self.controller_name())
             .set("--gateway-labels", format!("story={}", self.class()))
             .set("--gateway-namespace", self.home())
             .set("--proxy-accounts", format!("{}/proxy", self.home()))

@@ -6,6 +6,11 @@ use std::process::Output;
 
 use crate::world::repository;
 
+/// The headings of `docs/certificates.md` whose commands are for a cluster; all others are for a
+/// process that serves files.
+pub const CERTIFICATES_IN_CLUSTER: [&str; 2] =
+    ["Issuers as objects", "From cert-manager, and back"];
+
 /// The commands of a document, in their order.
 pub struct Document(Vec<Step>);
 

@@ -5,6 +5,7 @@
 )]
 
 mod cluster {
+    mod beside_cert_manager;
     mod cert_manager;
     mod certificates;
     mod claims;
@@ -18,6 +19,7 @@ mod cluster {
     mod mesh_faults;
     mod namespaces;
     mod newcomer;
+    mod on_demand;
     mod orders;
     mod secrets;
     mod tickets;

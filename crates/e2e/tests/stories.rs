@@ -6,10 +6,14 @@
 
 mod stories {
     mod acme;
+    mod acme_addresses;
     mod acme_dns;
+    mod acme_faults;
+    mod acme_on_demand;
     mod annotations;
     mod authorizer;
     mod bad_input;
+    mod certificates_document;
     mod changes;
     mod client_certificates;
     mod commands;
@@ -20,6 +24,7 @@ mod stories {
     mod framing;
     mod hello;
     mod holdings;
+    mod host_proof;
     mod http;
     mod ingress_hosts;
     mod ingress_pairs;
@@ -60,4 +65,5 @@ mod stories {
     mod tls;
     mod tls_scan;
     mod trust;
+    mod two_certificates;
 }

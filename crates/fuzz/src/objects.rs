@@ -41,6 +41,7 @@ static SIDECAR: LazyLock<Sidecar> = LazyLock::new(|| Sidecar {
     drain_delay: 5,
     drain_timeout: 30,
     hold: Vec::new(),
+    metrics_from: Vec::new(),
     path_normalization: None,
 });
 

@@ -157,6 +157,8 @@ pub fn controller_messages(bytes: &[u8]) -> bool {
             Received::Anchors(anchors) => assert!(!anchors.roots.is_empty()),
             Received::Signed(Ok(issued)) => assert!(!issued.chain.is_empty()),
             Received::Signed(Err(refused)) => assert_text(&refused.reason),
+            Received::Demanding(_) => {}
+            Received::Answered(host, _) => assert!(myriad_model::is_demandable(&host)),
         }
         let _ = client.ask(Bytes::from_static(b"request"), "token".to_owned());
     }

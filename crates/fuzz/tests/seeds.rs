@@ -57,6 +57,7 @@ fn answer(client: &mut ClientSession, message: FromServer) -> Option<FromProxy> 
         Received::Key(_, hello) => Some(hello),
         Received::Apply(_) => client.applied(&[]),
         Received::Anchors(_) => client.ask(Bytes::from_static(b"request"), "token".to_owned()),
+        Received::Demanding(_) | Received::Answered(..) => None,
         Received::Signed(_) | Received::Nothing => None,
     }
 }

@@ -30,6 +30,8 @@ use folder::{Folder, Lock};
 use namespace::Namespace;
 use process::Process;
 
+use crate::cert_manager;
+
 pub use folder::Name;
 pub use namespace::Isolation;
 pub use node::{NODES_MAX, missing_packages};
@@ -47,12 +49,14 @@ pub struct Cluster {
     kubectl: PathBuf,
 }
 
-/// Builds the programs of clusters that have not been built yet, and those of nodes.
+/// Builds the programs of clusters that have not been built yet, what stories run in them, and
+/// those of nodes.
 ///
 /// # Errors
 /// One cannot be built.
 pub fn build_programs(root: &Path, cache: &Path, with_nodes: bool) -> Result<()> {
     programs::provide(root, cache)?;
+    cert_manager::provide(root, cache)?;
     match with_nodes {
         true => programs::provide_for_nodes(root, cache),
         false => Ok(()),

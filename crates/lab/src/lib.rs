@@ -15,6 +15,7 @@
 )]
 
 pub mod bind;
+pub mod cert_manager;
 pub mod cluster;
 pub mod image;
 pub mod name_server;

@@ -2,8 +2,8 @@
 //! to it.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,6 +76,19 @@ pub struct Pebble {
     port: u16,
     management: u16,
     folder: tempfile::TempDir,
+}
+
+/// The things that an authority has done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PebbleCounts {
+    /// Orders that it has taken in.
+    pub orders: usize,
+    /// Orders that say of which certificate they take the place.
+    pub replacements: usize,
+    /// Certificates that it has issued.
+    pub issued: usize,
+    /// Orders whose names it could not verify.
+    pub invalid: usize,
 }
 
 /// A running server of names; it ends when dropped.
@@ -155,6 +168,28 @@ impl Pebble {
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
+
+    /// The things that it has done so far, by its log.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn counts(&self) -> Result<PebbleCounts> {
+        let log = BufReader::new(File::open(self.folder.path().join("log"))?);
+        let mut counts = PebbleCounts::default();
+        for line in log.split(b'\n') {
+            counts.add(&String::from_utf8_lossy(&line?));
+        }
+        Ok(counts)
+    }
+}
+
+impl PebbleCounts {
+    fn add(&mut self, line: &str) {
+        self.orders += usize::from(line.contains("Added order "));
+        self.replacements += usize::from(line.contains(" is a replacement of "));
+        self.issued += usize::from(line.contains("Issued certificate serial "));
+        self.invalid += usize::from(line.contains(" set INVALID by invalid authz "));
+    }
 }
 
 /// The URL of the directory of an authority at a port of this machine.
@@ -204,6 +239,15 @@ impl PebbleNames {
         self.post("/add-a", &body.to_string())
     }
 
+    /// Answers all names with this address, but those that it was told of.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn lead_all(&self, address: IpAddr) -> Result<()> {
+        let body = json!({ "ip": address });
+        self.post("/set-default-ipv4", &body.to_string())
+    }
+
     /// Answers a name with the default again.
     ///
     /// # Errors
@@ -248,7 +292,30 @@ fn wait_for(child: &mut Child, address: SocketAddr) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::PEBBLE;
+    use super::{PEBBLE, PebbleCounts};
+
+    #[test]
+    fn what_an_authority_does_is_counted_by_its_log() {
+        let mut counts = PebbleCounts::default();
+        for line in [
+            "Pebble 2026/01/02 03:04:05 Added order \"a1\" to the db",
+            "Pebble 2026/01/02 03:04:05 There are now 1 orders in the db",
+            "Pebble 2026/01/02 03:04:05 ARI: order \"a2\" is a replacement of \"a1\"",
+            "Pebble 2026/01/02 03:04:05 Added order \"a2\" to the db",
+            "Pebble 2026/01/02 03:04:05 Issued certificate serial 7f for order a1",
+            "Pebble 2026/01/02 03:04:05 authz z set INVALID by completed challenge c",
+            "Pebble 2026/01/02 03:04:05 order a2 set INVALID by invalid authz z",
+        ] {
+            counts.add(line);
+        }
+        let expected = PebbleCounts {
+            orders: 2,
+            replacements: 1,
+            issued: 1,
+            invalid: 1,
+        };
+        assert_eq!(counts, expected);
+    }
 
     #[test]
     fn the_version_is_the_one_that_is_pinned() {

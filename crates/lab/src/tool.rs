@@ -111,6 +111,28 @@ pub fn build_go(module: &Path, package: &str, flags: &[&str], to: &Path) -> Resu
     run_in(module, command)
 }
 
+/// Fetches a Go module that one of our modules requires, unless it is there, and returns its
+/// folder. Its checksum stands in `go.sum`.
+///
+/// # Errors
+/// It cannot be fetched.
+pub fn download_go(module: &Path, name: &str) -> Result<PathBuf> {
+    let mut command = Command::new("go");
+    command.args(["mod", "download", "-json", name]);
+    command
+        .env("GOTOOLCHAIN", "local")
+        .env("GOFLAGS", "-mod=readonly")
+        .env("GOWORK", "off");
+    let output = command.current_dir(module).output()?;
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let folder = told["Dir"].as_str();
+    ensure!(
+        output.status.success() && folder.is_some(),
+        "{name} cannot be fetched: {told}"
+    );
+    Ok(folder.map(PathBuf::from).unwrap_or_default())
+}
+
 /// Runs a command to its end, with our output and without input.
 ///
 /// # Errors

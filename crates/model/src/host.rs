@@ -1,13 +1,16 @@
 //! Host patterns: an exact name, a wildcard, or every host.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 /// The longest host name in bytes (RFC 1035, section 2.3.4).
 pub const HOST_BYTES_MAX: usize = 253;
 
 /// A checked host pattern in lower case. Its text is its wire form: `a.example.com`,
-/// `*.example.com` (exactly one label), `**.example.com` (one label or more), `*` (every host).
+/// `*.example.com` (exactly one label), `**.example.com` (one label or more), `*` (every host), and
+/// `[2001:db8::1]`, an address of IPv6 in the brackets that it has in requests, as short as it can
+/// be (RFC 5952).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Host(Arc<str>);
 
@@ -42,6 +45,9 @@ pub enum HostError {
     /// A `*` elsewhere than as the whole first label.
     #[error("has a '*' elsewhere than as its whole first label")]
     BadWildcard,
+    /// An address of IPv6 that is not one by itself.
+    #[error("is an address of IPv6 with a zone, or one that holds an address of IPv4")]
+    BadAddress,
 }
 
 impl Host {
@@ -50,7 +56,7 @@ impl Host {
         Host("*".into())
     }
 
-    /// Checks a text.
+    /// Checks a text, which is no address of IPv6.
     ///
     /// # Errors
     /// See [`HostError`]. Upper case is an error: who accepts it lowers it first and says so.
@@ -65,6 +71,34 @@ impl Host {
         };
         check_name(name)?;
         Ok(Host(text.into()))
+    }
+
+    /// Checks a text as [`Host::parse`] does, or takes an address of IPv6, with its brackets or
+    /// without, in whatever form.
+    ///
+    /// # Errors
+    /// See [`HostError`].
+    pub fn of_name(text: &str) -> Result<Self, HostError> {
+        if !text.contains(':') {
+            return Host::parse(text);
+        }
+        let bare = bare(text);
+        let (address, zone) = match bare.split_once('%') {
+            Some((address, zone)) => (address, Some(zone)),
+            None => (bare, None),
+        };
+        match address.parse::<Ipv6Addr>() {
+            Ok(address) if zone.is_none() && address.to_ipv4_mapped().is_none() => {
+                Ok(Host(format!("[{address}]").into()))
+            }
+            Ok(_) => Err(HostError::BadAddress),
+            Err(_) => Host::parse(text),
+        }
+    }
+
+    /// The text as certificates and people have it: an address of IPv6 without its brackets.
+    pub fn name(&self) -> &str {
+        bare(&self.0)
     }
 
     /// The text, which is also the wire form.
@@ -116,6 +150,11 @@ impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
+}
+
+fn bare(text: &str) -> &str {
+    let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    inner.unwrap_or(text)
 }
 
 fn check_name(name: &str) -> Result<(), HostError> {
@@ -172,7 +211,41 @@ mod tests {
         ] {
             assert_eq!(Host::parse(text), Err(error), "{text}");
         }
+        // Who reads names reads no address of IPv6 by mistake.
+        assert_eq!(Host::parse("[2001:db8::1]"), Err(HostError::BadByte));
         assert_eq!(Host::parse(&"a".repeat(64)), Err(HostError::BadLabel));
         assert_eq!(Host::parse(&"a.".repeat(127)), Err(HostError::TooLong));
+    }
+
+    #[test]
+    fn an_address_of_ipv6_has_one_form_whoever_writes_it() {
+        for text in [
+            "2001:db8::1",
+            "[2001:db8::1]",
+            "2001:DB8:0:0:0:0:0:1",
+            "2001:0db8::0:1",
+        ] {
+            let host = Host::of_name(text).unwrap();
+            assert_eq!(host.as_str(), "[2001:db8::1]", "{text}");
+            assert_eq!(host.name(), "2001:db8::1");
+            assert_eq!(Host::of_name(host.as_str()), Ok(host.clone()));
+            assert!(host.covers("[2001:db8::1]") && !host.covers("2001:db8::1"));
+        }
+        for text in ["192.0.2.7", "*.example.com", "*"] {
+            let host = Host::of_name(text).unwrap();
+            assert_eq!((host.as_str(), host.name()), (text, text));
+        }
+        for (text, error) in [
+            ("fe80::1%eth0", HostError::BadAddress),
+            ("[fe80::1%25eth0]", HostError::BadAddress),
+            ("fe80::1%", HostError::BadAddress),
+            ("::ffff:192.0.2.7", HostError::BadAddress),
+            ("[2001:db8::1", HostError::BadByte),
+            ("2001:db8::1::2", HostError::BadByte),
+            ("a.example.com:80", HostError::BadByte),
+            ("[a.example.com]", HostError::BadByte),
+        ] {
+            assert_eq!(Host::of_name(text), Err(error), "{text}");
+        }
     }
 }

@@ -49,7 +49,7 @@ pub use resource::{
     StreamRoute, TRUST_PARTS_MAX, TRUST_SUBJECT_MAX, TagValue, Telemetry, Test, TextForm,
     TlsRedirect, TlsSettings, TlsVersion, TokenIssuer, TokenKeys, TraceProtocol, Tracing, Trust,
     Tunnel, Underscores, Upstream, UpstreamOptions, UpstreamTls, Users, Value, ValueMatch, Warmup,
-    WeightedUpstream, divide, in_order,
+    WeightedUpstream, divide, in_order, is_demandable, on_demand_host, on_demand_name,
 };
 pub use sealed::{Form, Sealed, SealedArc, Sealer, Version};
 pub use snapshot::{Changes, Snapshot, TreeChild};

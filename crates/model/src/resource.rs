@@ -8,6 +8,7 @@ mod inquiry;
 mod limit;
 mod listener;
 mod locality;
+mod on_demand;
 mod options;
 mod policy;
 mod provider;
@@ -34,6 +35,7 @@ pub use listener::{
     ClientAuthMode, Domain, Listener, ListenerProtocol, MutualTls, TlsSettings, TlsVersion,
 };
 pub use locality::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
+pub use on_demand::{is_demandable, on_demand_host, on_demand_name};
 pub use options::{
     Balancer, HashBalancer, HashCookie, HashPart, HashSource, HashTable, Keepalive, Limits,
     Outlier, Ping, ProxyProtocol, RetryBudget, Tunnel, UpstreamOptions, Warmup,

@@ -9,12 +9,16 @@ mod chain;
 pub mod clerk;
 mod desk;
 mod directory;
+mod domains;
 mod issuer;
 mod order;
 mod registered;
 mod renewal;
 mod solver;
+mod spent;
+mod turns;
 
+pub use budget::Budget;
 pub use chain::{ChainError, IssuedChain, check_chain};
 pub use desk::{
     Bounds, CertificateWish, Desk, DeskCounts, Effect, StepOutcome, StepTrouble, Task, TaskStep,
@@ -27,6 +31,7 @@ pub use order::{
 pub use registered::registered_domain;
 pub use renewal::{HeldCertificate, RenewalWindow};
 pub use solver::{DnsSolver, DnsWebhook, TsigAlgorithm, TsigKey, TsigSecret};
+pub use spent::SpentBudget;
 
 /// The most names of one certificate: the fewest that a large authority takes.
 pub const NAMES_MAX: usize = 100;

@@ -4,9 +4,11 @@
 //! memory pressure and rate limits.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub(crate) mod answers;
 pub(crate) mod bucket;
 pub(crate) mod fifo;
 pub(crate) mod holdings;
+pub(crate) mod networks;
 pub(crate) mod places;
 pub(crate) mod pressure;
 pub(crate) mod room;
@@ -14,4 +16,5 @@ pub(crate) mod share;
 pub(crate) mod silent;
 pub(crate) mod spaces;
 pub(crate) mod tunnel;
+pub(crate) mod turns;
 pub(crate) mod waiting;

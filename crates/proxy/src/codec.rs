@@ -11,6 +11,7 @@ pub mod endpoint_head;
 pub mod field;
 pub mod frame;
 pub mod head;
+mod host;
 pub mod hpack;
 pub mod kept;
 pub mod path;

@@ -36,4 +36,5 @@ pub use runtime::{
     Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,
 };
 pub use telemetry::request_id::RequestIds;
+pub use tls::demand::{Demand, Demanded};
 pub use tls::tickets::{TicketKeys, TicketSecret};

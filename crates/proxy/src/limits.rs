@@ -95,11 +95,17 @@ pub enum Reached {
     HeldBytes,
     /// [`Limits::all_held_bytes_max`]
     AllHeldBytes,
+    /// [`Limits::parked_max`]
+    Parked,
+    /// [`Limits::parked_per_name_max`]
+    ParkedPerName,
+    /// [`Limits::park_timeout`]
+    ParkTimeout,
 }
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 26] = [
+    pub const ALL: [Reached; 29] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -126,6 +132,9 @@ impl Reached {
         Reached::ConnectionWindowBytes,
         Reached::HeldBytes,
         Reached::AllHeldBytes,
+        Reached::Parked,
+        Reached::ParkedPerName,
+        Reached::ParkTimeout,
     ];
 
     /// The label in metrics, which is the name of the setting where there is one.
@@ -157,6 +166,9 @@ impl Reached {
             Reached::ConnectionWindowBytes => "connection_window_bytes",
             Reached::HeldBytes => "http2_held_bytes",
             Reached::AllHeldBytes => "held_bytes",
+            Reached::Parked => "parked",
+            Reached::ParkedPerName => "parked_per_name",
+            Reached::ParkTimeout => "park_timeout",
         }
     }
 }
@@ -211,6 +223,14 @@ pub struct Limits {
     pub handshakes_max: usize,
     /// How long a connection that has said enough waits for its turn to be served.
     pub turn_timeout: Duration,
+    /// The most handshakes that wait for a certificate which is obtained on demand; the source that
+    /// has most of them loses its oldest one beyond, which goes on without.
+    pub parked_max: usize,
+    /// The most of them that wait for the certificate of one name; whoever has most of them loses
+    /// its oldest one beyond.
+    pub parked_per_name_max: usize,
+    /// How long each of them waits.
+    pub park_timeout: Duration,
     /// How long a captured connection may say nothing before its server is taken for the one who
     /// speaks first, where what it speaks is not declared.
     pub detection_timeout: Duration,
@@ -306,6 +326,9 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             handshakes_max: 1_024,
             turn_timeout: Duration::from_secs(60),
+            parked_max: 1_024,
+            parked_per_name_max: 64,
+            park_timeout: Duration::from_secs(10),
             detection_timeout: Duration::from_secs(5),
             client_hello_bytes_max: 16 << 10,
             connections_max: 65_536,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::admission::bucket::Buckets;
 use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
+use crate::admission::turns::HandshakeTurns;
 use crate::codec::proxy_header::Introductions;
 use crate::limits::Limits;
 use crate::net::names::Names;
@@ -34,6 +35,8 @@ pub struct Local {
     pub counts: Arc<Counts>,
     /// The shares of domains in the worker's room, and how little memory is left.
     pub fairness: Fairness,
+    /// The turns in which handshakes are done, with clients and with endpoints.
+    pub turns: HandshakeTurns,
     /// The room that there is for connections.
     pub room: Rc<ConnectionRoom>,
     /// The worker's pseudo-random numbers.

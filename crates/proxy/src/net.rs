@@ -4,12 +4,14 @@
 //! Nothing in here knows a route, a domain or an upstream.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub(crate) mod allowance;
 pub(crate) mod border;
 pub(crate) mod carrier;
 pub(crate) mod chain;
 pub(crate) mod deadline;
 pub(crate) mod duplex;
 pub(crate) mod intake;
+pub(crate) mod lane;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "a library there, a module of tests here")]
 #[path = "../../lab/src/name_server.rs"]

@@ -16,6 +16,7 @@ pub mod identity;
 pub mod index;
 pub mod keys;
 pub mod leaf;
+pub mod on_demand;
 pub mod shown_certificate;
 pub mod stream_route;
 pub mod tables;

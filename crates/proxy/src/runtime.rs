@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use myriad_base::metrics::{Counter, Metrics};
-use myriad_model::{CaptureDirection, Change, Commit, Key, Kind, Name, SealedArc, Version};
+use myriad_model::{
+    CaptureDirection, Change, Commit, Key, Kind, Name, SealedArc, Version, on_demand_host,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::bucket::Buckets;
 use crate::admission::pressure::Pressure;
 use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
+use crate::admission::turns::HandshakeTurns;
 use crate::balance::locality::Locality;
 use crate::balance::tables::HashTables;
 use crate::codec::proxy_header::Introductions;
@@ -35,6 +38,7 @@ use crate::telemetry::count::{self, Count, Counts};
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::{self, Library};
 use crate::tls::accept::Handshakes;
+use crate::tls::demand::Demand;
 use crate::tls::key::{self, UnusableCertificate};
 use crate::tls::tickets::TicketKeys;
 use crate::upstream::endpoint::EndpointTable;
@@ -138,6 +142,7 @@ pub struct Proxy {
     swaps: Counter,
     keys: keys::Fetcher,
     expiries: Expiries,
+    demand: Demand,
     access_log: AccessLogWriter,
     library: Arc<Library>,
     spans: Spans,
@@ -196,7 +201,8 @@ impl Proxy {
         let buckets = Arc::new(Buckets::new());
         let names = Names::new(settings.names, metrics);
         let tickets = tickets(settings.inherited.as_mut(), metrics)?;
-        let handshakes = Arc::new(Handshakes::new(&limits, tickets.clone()));
+        let demand = Demand::new(metrics);
+        let handshakes = Arc::new(Handshakes::new(&limits, tickets.clone(), demand.clone()));
         let mut workers = Vec::with_capacity(count);
         for (number, counts) in counts.iter().take(count).enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
@@ -239,6 +245,7 @@ impl Proxy {
             swaps: swaps(metrics),
             keys: keys::Fetcher::new(metrics),
             expiries: Expiries::new(metrics),
+            demand,
             access_log,
             library,
             spans,
@@ -298,6 +305,7 @@ impl Proxy {
             self.tell_border(&orders);
         }
         self.swap();
+        self.settle_demand(commit);
         self.keys.take(self.next.access_policies());
         for order in orders {
             self.doors.carry_out(order);
@@ -312,6 +320,15 @@ impl Proxy {
             }
         }
         applied
+    }
+
+    /// Lets handshakes go on whose certificates are there now.
+    fn settle_demand(&self, commit: &Commit) {
+        let new = commit.changes.iter().filter(|it| it.new.is_some());
+        let certificates = new.filter(|it| it.key.kind == Kind::Certificate);
+        for host in certificates.filter_map(|it| on_demand_host(&it.key.name)) {
+            self.demand.settle(host);
+        }
     }
 
     /// Says where this process listens, and is about to, which no endpoint may be.
@@ -364,6 +381,12 @@ impl Proxy {
     /// The sockets and keys that the next process is given.
     pub fn sockets(&self) -> Sockets {
         self.doors.sockets().clone()
+    }
+
+    /// The names that handshakes ask for and that have no certificate. Nobody waits for one before
+    /// it is opened.
+    pub fn demand(&self) -> &Demand {
+        &self.demand
     }
 
     /// The keys that session tickets are made with.
@@ -440,6 +463,7 @@ impl Proxy {
         let (number, names) = (self.workers.len(), self.names.clone());
         let local = move || Local {
             fairness: Fairness::new(&limits, &Arc::default()),
+            turns: HandshakeTurns::new(),
             room: Rc::new(ConnectionRoom::new(&limits, Arc::default())),
             limits,
             names,

@@ -8,6 +8,5 @@ pub mod queue;
 pub mod recording;
 pub mod refusal;
 pub mod request_id;
-pub mod sparse;
 pub mod standard;
 pub mod workloads;

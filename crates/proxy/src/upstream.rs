@@ -1,6 +1,7 @@
 //! Endpoints: which there are, and connections to them.
 
 pub mod attempt;
+mod crowds;
 pub mod dial;
 pub mod dynamic;
 pub mod endpoint;
@@ -14,4 +15,5 @@ pub mod original;
 mod ports;
 pub mod resolve;
 pub mod secure;
+mod shake;
 pub mod slices;

@@ -14,7 +14,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use http::HeaderValue;
-use myriad_admin::server::{Answer, Answering, Question, Server, accept, readiness, text, typed};
+use myriad_admin::server::{
+    Answer, Answering, Question, Server, Source, accept, readiness, text, typed,
+};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
@@ -45,6 +47,9 @@ pub struct Probes {
     pub checks: Checks,
     /// The address of the workload.
     pub pod: IpAddr,
+    /// Whether somebody at an address may read the counters: they tell who calls the workload, and
+    /// whom it calls.
+    pub may_read_metrics: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
 }
 
 impl Probes {
@@ -96,6 +101,12 @@ impl Probes {
         if path == "/readyz" {
             return readiness(&self.readiness);
         }
+        if METRICS_PATHS.contains(&path) && !self.is_reader(question) {
+            return text(
+                403,
+                "metrics are not for this address: see --probes-metrics-from\n",
+            );
+        }
         if METRICS_PATHS.contains(&path) {
             let (content_type, body) = self.metrics.expose(accept(question));
             return typed(200, content_type, body);
@@ -109,6 +120,12 @@ impl Probes {
             Some((status, said)) => text(status, said),
             None => text(503, "the check came to no end\n"),
         }
+    }
+
+    /// Whether whoever asks may read the counters.
+    fn is_reader(&self, question: &Question) -> bool {
+        let source = question.extensions().get::<Source>();
+        source.is_some_and(|Source(address)| (self.may_read_metrics)(*address))
     }
 }
 

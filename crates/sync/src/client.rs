@@ -2,9 +2,12 @@
 //! hands out commits that are complete, decoded and checked.
 
 mod assembly;
+mod demanding;
 mod waiting;
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use myriad_base::clock::Instant;
@@ -19,6 +22,7 @@ use crate::metrics::ClientCounters;
 use crate::signing::{self, Anchors, Issued, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, KnownKinds, SessionError, from_proxy, from_server};
 use assembly::{Assembled, Assembly};
+use demanding::Demanding;
 pub(crate) use waiting::COUNTED;
 use waiting::Waiting;
 
@@ -39,6 +43,7 @@ pub struct ClientSession {
     assembly: Assembly,
     applying: Option<Applying>,
     asking: Asking,
+    demanding: Demanding,
     counters: ClientCounters,
 }
 
@@ -78,6 +83,10 @@ pub enum Received {
     Anchors(Anchors),
     /// Take the certificate that was asked for, or ask again later.
     Signed(Result<Issued, NotSigned>),
+    /// Let handshakes wait for certificates from now on, or none.
+    Demanding(bool),
+    /// A host that was told has its certificate, or none for this time.
+    Answered(Arc<str>, Duration),
 }
 
 /// A commit to put into service.
@@ -122,6 +131,7 @@ impl ClientSession {
             assembly: Assembly::default(),
             applying: None,
             asking: Asking::Never,
+            demanding: Demanding::default(),
             counters,
         }
     }
@@ -240,6 +250,7 @@ impl ClientSession {
             key_id: self.sealer.key_id(),
             wants_identity: self.asking != Asking::Never,
             moves: true,
+            demands: self.demanding.is_wanted,
         }))
     }
 
@@ -277,6 +288,14 @@ impl ClientSession {
             from_server::Body::Contact(contact) => {
                 self.is_server_lost = contact.lost;
                 Ok(Received::Nothing)
+            }
+            from_server::Body::DemandState(state) => {
+                let is_open = self.demanding.set_open(state.open);
+                is_open.map(Received::Demanding)
+            }
+            from_server::Body::DemandAnswer(answer) => {
+                let (host, refused_for) = self.demanding.take_answer(answer)?;
+                Ok(Received::Answered(host, refused_for))
             }
             from_server::Body::Signed(signed) => {
                 if self.asking != Asking::Open {

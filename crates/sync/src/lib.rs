@@ -7,6 +7,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod client;
+pub mod demand;
 pub mod log;
 pub mod metrics;
 pub mod server;
@@ -15,13 +16,14 @@ pub mod transport;
 pub mod wire;
 
 pub use client::{ClientSession, Delivery, Received, Refusal};
+pub use demand::DemandedHost;
 pub use log::{Log, LogError, Logged};
 pub use metrics::{ClientCounters, ServerCounters};
 pub use server::{Asked, Receipt, Report, ServerSession, Steps};
 pub use signing::{Anchors, Issued, NotSigned};
 pub use transport::client::{Apply, Client, ClientError, ClientSettings, Connect, TcpConnect};
 pub use transport::server::{
-    Authenticate, Event, Identity, Owner, Refused, Server, ServerSettings, Sign,
+    Authenticate, Event, Identity, Obtain, Owner, Refused, Server, ServerSettings, Sign,
 };
 pub use transport::{TooManyViews, Views};
 pub use wire::SessionError;

@@ -43,6 +43,10 @@ pub struct ServerCounters {
     pub signed: Counter,
     /// Requests of proxies that were not.
     pub not_signed: Counter,
+    /// Hosts that proxies told, since clients ask for them and no object names them.
+    pub demands: Counter,
+    /// Hosts that waited before they were handed on, since a proxy told many.
+    pub demands_delayed: Counter,
 }
 
 impl ServerCounters {
@@ -129,6 +133,10 @@ impl ServerCounters {
         metrics.register("sync_signed", help, self.signed.clone());
         let help = "Requests for certificates of the mesh refused.";
         metrics.register("sync_not_signed", help, self.not_signed.clone());
+        let help = "Hosts without a certificate, or with one on demand, that proxies told.";
+        metrics.register("sync_demands", help, self.demands.clone());
+        let help = "Hosts that waited to be taken in, since a proxy told many.";
+        metrics.register("sync_demands_delayed", help, self.demands_delayed.clone());
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod acked;
 mod ahead;
+mod demanding;
 mod frames;
 mod hold;
 mod order;
@@ -29,6 +30,7 @@ use myriad_base::hold::{HoldLimits, Loss};
 use myriad_model::{Change, Digest, Form, Position, Sealer, Snapshot, wire::SCHEMA};
 use prost::Message as _;
 
+use crate::demand::DemandedHost;
 use crate::metrics::ServerCounters;
 use crate::signing::{Anchors, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
@@ -36,6 +38,7 @@ use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_se
 pub(crate) use acked::SIDECAR_RECEIPTS_MAX;
 pub use ahead::AHEAD_TIMEOUT;
 use ahead::{Ahead, Standing};
+use demanding::Demanding;
 use hold::Hold;
 use plan::Plan;
 pub use report::{Receipt, Report};
@@ -98,6 +101,7 @@ pub struct ServerSession {
     owes_commit: bool,
     mismatches: u32,
     signing: Signing,
+    demanding: Demanding,
     contact: Contact,
     counters: ServerCounters,
 }
@@ -170,6 +174,7 @@ impl ServerSession {
             owes_commit: false,
             mismatches: 0,
             signing: Signing::default(),
+            demanding: Demanding::default(),
             contact: Contact::default(),
             counters,
         }
@@ -234,6 +239,25 @@ impl ServerSession {
         self.signing.answer(outcome);
     }
 
+    /// Somebody obtains certificates for hosts that no object names, or nobody does any more. A
+    /// proxy that tells such hosts is told, and may tell them from then on. For those of gateways.
+    pub fn set_open(&mut self, is_open: bool) {
+        self.demanding.set_open(is_open);
+    }
+
+    /// A host that the proxy tells, if one may be handed on now. To be called until there is none
+    /// after every message and at the [`deadline`](Self::deadline), and to be answered by
+    /// [`answer`](Self::answer).
+    pub fn demanded(&mut self, now: Instant) -> Option<DemandedHost> {
+        self.demanding.take(now, &self.counters)
+    }
+
+    /// Answers a host that was handed on: how long it is refused, or nothing where its certificate
+    /// is there or may come.
+    pub fn answer(&mut self, host: &Arc<str>, refused_for: Duration) {
+        self.demanding.answer(host, refused_for);
+    }
+
     /// There is a newer snapshot.
     pub fn update(&mut self, newest: Snapshot) {
         if newest.inferences() != self.newest.inferences() {
@@ -266,7 +290,8 @@ impl ServerSession {
             _ => None,
         };
         let answer = self.waits_since.map(|since| since + self.answer_timeout);
-        own.into_iter().chain(answer).min()
+        let demanded = self.demanding.deadline();
+        own.into_iter().chain(answer).chain(demanded).min()
     }
 
     /// Whether the proxy has not answered in time: the stream is of no use then.
@@ -293,6 +318,10 @@ impl ServerSession {
             from_proxy::Body::Ack(ack) => self.receive_ack(ack),
             from_proxy::Body::SignRequest(asked) => {
                 self.signing.receive(asked)?;
+                Ok(Report::Nothing)
+            }
+            from_proxy::Body::Demand(demand) => {
+                self.demanding.receive(demand)?;
                 Ok(Report::Nothing)
             }
         }
@@ -368,7 +397,10 @@ impl ServerSession {
             State::Ahead { .. } => self.outbox.is_empty(),
             State::Walking(_) | State::Following => true,
         };
-        let aside = is_welcomed.then(|| self.signing.poll(&self.counters));
+        let aside = is_welcomed.then(|| {
+            let signed = self.signing.poll(&self.counters);
+            signed.or_else(|| self.demanding.poll())
+        });
         let aside = aside.flatten().map(Frame::Own);
         let contact = &mut self.contact;
         if is_welcomed && contact.is_wanted && std::mem::take(&mut contact.is_due) {
@@ -418,6 +450,7 @@ impl ServerSession {
             return Ok(Report::Nothing);
         }
         self.signing.greeted(hello.wants_identity);
+        self.demanding.greeted(hello.demands);
         self.contact.is_wanted = hello.moves;
         let ahead = Ahead::new(position);
         self.state = State::Ahead { ahead, it };

@@ -4,6 +4,7 @@ mod accept;
 pub mod client;
 mod codec;
 mod connection;
+mod demanding;
 mod event;
 mod guests;
 mod knock;

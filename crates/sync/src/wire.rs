@@ -11,8 +11,10 @@ pub use generated::*;
 
 /// The protocol that this build speaks.
 pub const PROTOCOL: u32 = 1;
-/// The most content bytes in one frame; names and framing come on top.
-pub const FRAME_BYTES_MAX: usize = (1 << 20) - (16 << 10);
+/// The most content bytes in one frame; names and framing come on top. The transport copies a
+/// frame for each stream that it goes to, so a fleet that comes back holds as many at a time as it
+/// has proxies.
+pub const FRAME_BYTES_MAX: usize = 120 << 10;
 /// The most encoded bytes of one message that either end accepts.
 pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// The most encoded bytes of one resource. A larger one is refused by name.

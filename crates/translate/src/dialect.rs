@@ -36,7 +36,7 @@ const DIALECTS: [Dialect; 5] = [
 
 /// All kinds of units with their functions, in the order in which they run: each at the place of
 /// its rank.
-const UNITS: [(&UnitKind, Translate); 22] = [
+const UNITS: [(&UnitKind, Translate); 23] = [
     (&ingress::units::INGRESS, ingress::translate_ingress),
     (&ingress::units::CONFIG_MAP, ingress::translate_config_map),
     (&istio::units::GATEWAY, istio::translate_gateway),
@@ -64,6 +64,7 @@ const UNITS: [(&UnitKind, Translate); 22] = [
     (&losers::LOSER, host::loser::translate),
     (&acme::units::ORDER, acme::translate),
     (&acme::units::ISSUER, acme::issuer::translate),
+    (&acme::units::ON_DEMAND, acme::translate_on_demand),
 ];
 
 /// Everything that the engine is told.

@@ -23,6 +23,7 @@ mod postponed;
 mod reach;
 mod reader;
 mod revisit;
+mod rival;
 mod row;
 mod rules;
 mod run;
@@ -64,6 +65,7 @@ pub use naming::MovedLabel;
 pub(crate) use output::{Meaning, Output};
 pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
 pub(crate) use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact, Told};
+pub use rival::Rival;
 pub(crate) use rules::{
     BoundRules, ChoiceRules, Dialect, Rules, Scene, States, Touched, Translate,
 };
@@ -112,6 +114,7 @@ pub struct Engine {
     ledger: Ledger<Finding>,
     wishes: Ledger<Wish>,
     issuers: Ledger<StatedIssuer>,
+    rivals: Ledger<Rival>,
     parts: Parts,
     memories: Memories,
     sealed_parts: SealedParts,
@@ -178,6 +181,8 @@ pub struct Outcome {
     pub wishes: Difference<Wish>,
     /// Changed issuers.
     pub issuers: Difference<StatedIssuer>,
+    /// Changed rivals.
+    pub rivals: Difference<Rival>,
     /// Ingresses that were translated and are served, by `namespace/name`.
     pub served: Vec<Arc<str>>,
     /// Ingresses that were served before, are still there and are not served any more.
@@ -257,6 +262,7 @@ impl Engine {
             ledger: Ledger::default(),
             wishes: Ledger::default(),
             issuers: Ledger::default(),
+            rivals: Ledger::default(),
             parts: Parts::new(),
             memories: Memories::default(),
             sealed_parts: SealedParts::default(),
@@ -467,6 +473,7 @@ impl Engine {
             findings: self.ledger.settle(),
             wishes: self.wishes.settle(),
             issuers: self.issuers.settle(),
+            rivals: self.rivals.settle(),
             served: run.served,
             unserved: run.unserved,
             claims: self.late.settle(),
@@ -513,6 +520,11 @@ impl Engine {
     /// All issuers that objects make, in order.
     pub fn issuers(&self) -> impl Iterator<Item = &StatedIssuer> {
         self.issuers.iter()
+    }
+
+    /// All namespaces that claim what others claim too, by host and in order.
+    pub fn rivals(&self) -> impl Iterator<Item = &Rival> {
+        self.rivals.iter()
     }
 
     /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process

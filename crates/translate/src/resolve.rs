@@ -1,6 +1,8 @@
 //! The objects that every dialect refers to: Services and ServiceEntries with their endpoints and
 //! rules, certificates and authorities, and claims to hosts.
 
+mod algorithm;
+mod below;
 pub(crate) mod certificate;
 mod claim;
 mod client_tls;
@@ -20,10 +22,12 @@ pub(crate) mod opened;
 mod options;
 mod policy_problem;
 mod policy_texts;
+pub(crate) mod proof;
 pub(crate) mod reader;
 mod rule_facts;
 pub(crate) mod sendable;
 pub(crate) mod service_entry;
+mod several;
 mod shade;
 mod spoken;
 mod subset;
@@ -32,17 +36,19 @@ pub(crate) mod units;
 pub(crate) mod upstream;
 mod wish;
 
+pub(crate) use below::{Found, Provided, wildcard_above};
 pub(crate) use claim::{Claim, Claims, EVERYBODY, suffix_of, twin};
 pub(crate) use exports::{EXPORT_TO, exported_to};
 pub(crate) use facts::SharedFact;
-pub(crate) use issuer::{issuer_name, no_issuer};
+pub(crate) use issuer::{is_issuer_ours, is_pairing, issuer_name, no_issuer};
 pub(crate) use lent::{CREDENTIAL_NAMESPACES, ISSUER};
 pub(crate) use merged::Merged;
 pub(crate) use notes::notes;
 pub(crate) use options::{of_policy as options, table_of};
+pub(crate) use several::{SEVERAL_MAX, Several};
 pub(crate) use shade::{Above, Deed, Namespaces, Shade, has_default, open_to};
 pub(crate) use spoken::Spoken;
-pub(crate) use wish::wish;
+pub(crate) use wish::{second_secret, too_long, wish, wish_second};
 
 use crate::engine::Dialect;
 

@@ -28,6 +28,9 @@ use crate::view::{MAIN, Role, View};
 /// The resources that one object changes in all views of sidecars together, within some 20 ms.
 const RESOURCES_AT_ONCE: usize = 1 << 14;
 
+/// The controller that objects are for which name none, where somebody has to be it.
+pub(crate) const CONTROLLER_NAME: &str = "myriad.dev/ingress-controller";
+
 /// The settings that hold for all objects.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -37,14 +40,18 @@ pub struct Settings {
     pub https: SocketAddr,
     /// The port that clients reach HTTPS at, for redirects; 443 is left out of URLs.
     pub https_port: u16,
-    /// `spec.controller` of the IngressClasses that are ours.
+    /// `spec.controller` of the IngressClasses and the issuers that are ours.
     pub controller_name: Box<str>,
     /// The class that is ours even without an IngressClass object.
     pub class_name: Box<str>,
-    /// Whether Ingresses that name no class are ours.
+    /// Whether Ingresses that name no class are ours, and issuers that name no controller, whatever
+    /// ours is called.
     pub serve_classless: bool,
     /// The namespaces that may add to a host that another claimed first.
     pub host_sharing: HostSharing,
+    /// The name of this installation in the records of DNS by which namespaces prove that a host is
+    /// theirs; none where age alone says whose a host is.
+    pub host_proof: Option<Box<str>>,
     /// Whether an object that comes to a host after its creation claims it from then on, so that
     /// nobody takes a host that is served by an edit of an old object. It takes a source whose
     /// history is seen, and somebody who keeps [`crate::LateClaims`].
@@ -71,6 +78,8 @@ pub struct Settings {
     /// The issuers that provide certificates beside those that objects make; none where it is not
     /// known which there are.
     pub issuers: Option<BTreeSet<Box<str>>>,
+    /// The issuers among them that provide two certificates for a host, of ECDSA and of RSA.
+    pub pairing_issuers: BTreeSet<Box<str>>,
     /// The namespace of the Secrets that ClusterIssuers name.
     pub issuer_namespace: Box<str>,
     /// Whether cert-manager provides certificates in the same cluster.
@@ -102,6 +111,8 @@ pub struct Settings {
     /// Whether sidecars may connect to what no object of their scope names, where no Sidecar says
     /// otherwise.
     pub allows_any: bool,
+    /// The Services that rules of other namespaces may lead to at gateways.
+    pub service_exports: ServiceExports,
     /// The ports that Istio's Gateways may have listeners on, beside the two that are there.
     pub gateway_ports: GatewayPorts,
     /// Whether header fields with underscores in their names are passed on.
@@ -242,6 +253,16 @@ pub enum GatewayCredentials {
     Named,
 }
 
+/// The Services that VirtualServices of other namespaces may lead to at gateways, whatever
+/// restricts the hosts of the Services' own namespace there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceExports {
+    /// Services that keep nothing back, as in Istio.
+    All,
+    /// Services whose annotation names the namespace, or `*`. The root namespace leads to all.
+    Named,
+}
+
 /// Whether cert-manager provides certificates in the same cluster. Its annotations are hints for
 /// issuers of ours only where it does not: two would write one Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,10 +302,11 @@ impl Default for Settings {
             http: SocketAddr::new(everywhere, 8080),
             https: SocketAddr::new(everywhere, 8443),
             https_port: 8443,
-            controller_name: "myriad.dev/ingress-controller".into(),
+            controller_name: CONTROLLER_NAME.into(),
             class_name: "myriad".into(),
             serve_classless: true,
             host_sharing: HostSharing::Namespace,
+            host_proof: None,
             late_claims: false,
             gateway_credentials: GatewayCredentials::Any,
             wildcard_sharing: BTreeSet::new(),
@@ -294,6 +316,7 @@ impl Default for Settings {
             hsts: None,
             default_certificate: None,
             issuers: None,
+            pairing_issuers: BTreeSet::new(),
             issuer_namespace: DEFAULT_NAMESPACE.into(),
             cert_manager: CertManager::Unknown,
             tls: TlsSettings::default(),
@@ -308,6 +331,7 @@ impl Default for Settings {
             trust_domain: "cluster.local".into(),
             trust_domain_aliases: Vec::new(),
             allows_any: true,
+            service_exports: ServiceExports::All,
             gateway_ports: GatewayPorts::default(),
             passes_underscores: false,
             endpoints: Reach::default(),

@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 
 use super::{Place, roles, smoke};
 use crate::{istio, manifests, mongo};
+use myriad_lab::cert_manager;
 use myriad_lab::cluster::{Cluster, Isolation, Name, down};
 
 /// The objects of a tenant, in the order in which a careful one writes them.
@@ -82,8 +83,9 @@ const MONGO_VARIABLES: [&str; 2] = ["MYRIAD_MONGO_SERVER", "MYRIAD_MONGO_PYTHON"
 
 /// Starts clusters of its own, uses them, and ends them, whatever became of it.
 pub(super) fn run(place: &Place) -> Result<()> {
-    // The stories start the real program.
+    // The stories start the real program, and cert-manager beside it.
     super::build(place)?;
+    cert_manager::provide(&place.root, &place.cache)?;
     within(place, 0, |cluster| {
         timed("objects and roles", || {
             keep_objects(cluster)?;

@@ -22,7 +22,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 17] = [
+const PROGRAMS: [Program; 18] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -71,6 +71,11 @@ const PROGRAMS: [Program; 17] = [
     Program {
         name: "named",
         package: "bind9",
+    },
+    // Asks it, as people do.
+    Program {
+        name: "dig",
+        package: "bind9-dnsutils",
     },
     // Scans the TLS that we speak as the public does.
     Program {

@@ -218,6 +218,25 @@ const EGRESS: Bench = Bench {
     ],
 };
 
+/// Domains whose certificates controllers obtain, some of which fail for ever, while leaders are
+/// killed. One that is lost, or has two certificates, counts as an error.
+const ISSUE: Bench = Bench {
+    arguments: "issue --source kubernetes --domains 40 --failing 10% --rate 10 --kill-leader 2 \
+                --free-lease --ordinary 5 --json",
+    figures: &[
+        "live_ms.p50",
+        "live_ms.p99",
+        "live",
+        "issued",
+        "orders",
+        "failed_attempts",
+        "failed_attempts_max",
+        "leaders_killed",
+        "ordinary.ratio_p50",
+        "errors",
+    ],
+};
+
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
     super::build(place)?;
@@ -230,7 +249,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
-    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH, EGRESS] {
+    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH, EGRESS, ISSUE] {
         measure(place, &bench, &enter)?;
     }
     Ok(())

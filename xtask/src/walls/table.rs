@@ -62,8 +62,8 @@ pub(super) const ORDERS: &[Order] = &[
         source: "crates/app/src/",
         rows: &[
             &[
-                "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "process",
-                "resident", "restart", "signals", "told", "wishes",
+                "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "obtained",
+                "process", "resident", "restart", "rivals", "signals", "told", "wishes",
             ],
             &[
                 "ask",
@@ -76,7 +76,7 @@ pub(super) const ORDERS: &[Order] = &[
             &["confirm"],
             &["control", "descriptors", "settings", "status"],
             &["acme", "check", "explain", "greeting"],
-            &["pages"],
+            &["host_proof", "pages"],
             &["controller", "follower", "serve"],
         ],
     },

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +15,15 @@ use myriad_proxy::NameSettings;
 use myriad_source::kubernetes::lease::Claim;
 use myriad_source::kubernetes::{Access, Client, Shelf, ShelfNews, ShelfWatch, Shelved};
 use tokio::sync::mpsc;
+use tokio::task::LocalSet;
 
+use super::loading::ReadCertificates;
+use super::on_demand::{Demands, Gathering, OnDemand, carry};
 use super::store::{AcmeStore, ClusterSite, ClusterStore, KeptOrder, ORDER_LABEL};
 use super::{Acme, Hands, Issued, IssuerReports, Means, client_config, work};
 use crate::control::Event;
 use crate::live::Live;
+use crate::obtained::Obtained;
 use crate::settings::AcmeSettings;
 use crate::wishes::Wishes;
 
@@ -37,12 +42,16 @@ pub struct ClusterParts {
     pub wishes: Wishes,
     /// The certificates that the watch sees.
     pub issued: Issued,
+    /// The hosts that proxies tell.
+    pub demands: Demands,
     /// The resources that proxies serve.
     pub live: Live,
     /// Whether this process leads.
     pub leads: Claim,
     /// Where people are shown how it is with issuers.
     pub reports: IssuerReports,
+    /// Where people are shown how many certificates there are.
+    pub obtained: Obtained,
     /// The servers of DNS.
     pub names: NameSettings,
     /// The controllers' own namespace.
@@ -61,29 +70,72 @@ impl Acme {
         metrics: &Metrics,
     ) -> anyhow::Result<Acme> {
         let config = client_config(settings)?;
+        let shown = (
+            metrics,
+            parts.obtained.clone(),
+            parts.demands.wished().clone(),
+        );
         let means = Means {
             reports: Some(parts.reports.clone()),
-            ..Means::new(settings, config, parts.inbox.clone(), metrics)
+            ..Means::new(settings, config, parts.inbox.clone(), shown)
         };
         Acme::spawn(move || obtain(means, parts))
     }
 }
 
-/// Obtains what is wanted, one term of leadership after the other.
+/// Obtains what is wanted, and asks about the hosts that proxies tell.
 async fn obtain(means: Means, parts: ClusterParts) -> io::Result<()> {
     // Names are asked themselves, or nobody is: this process serves none.
     let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let hands = Hands::new(&means, parts.names.clone(), own);
     // It has connections of its own, which end with this thread.
     let client = connect().await;
+    let (settings, demands) = (&means.settings, &parts.demands);
+    let orders = settings.bounds.orders_per_authority;
+    let with = (hands.client.clone(), means.demand.1.beside());
+    let on_demand = OnDemand::new(demands.told(), &settings.on_demand, orders, with);
+    let place = (&client, &*parts.namespace);
+    let gathering = Gathering::new(Rc::new(on_demand), demands.clone(), place);
+    let here = LocalSet::new();
+    let working = async {
+        tokio::select! {
+            () = gathering.run(parts.wishes.asked()) => Ok(()),
+            ended = obtain_in_terms(&means, &hands, &parts, &client) => ended,
+        }
+    };
+    Box::pin(here.run_until(working)).await
+}
+
+/// Obtains what is wanted, one term of leadership after the other.
+async fn obtain_in_terms(
+    means: &Means,
+    hands: &Hands,
+    parts: &ClusterParts,
+    client: &Client,
+) -> io::Result<()> {
     let mut is_complete = false;
     loop {
-        lead(&parts, &mut is_complete).await;
+        lead(parts, &mut is_complete).await;
         tracing::info!("obtains the certificates that are wanted");
-        let store = AcmeStore::Cluster(store(&parts, client.clone()));
+        let store = AcmeStore::Cluster(store(parts, client.clone()));
+        // The watch has seen all certificates.
+        let store = (store, ReadCertificates::default());
         parts.wishes.restate();
         let wishes = parts.wishes.clone();
-        let ended = work(&means, &hands, store, wishes, parts.leads.lost()).await;
+        // Wishes of hosts are carried for as long as the term lasts.
+        let term = LocalSet::new();
+        let ended = term.run_until(async {
+            let leads = parts.leads.clone();
+            let leads = move || leads.holds(clock::now());
+            let idle = means.settings.on_demand.idle.as_secs() / 86_400;
+            let place = (client, &*parts.namespace);
+            let idle = i64::try_from(idle).unwrap_or(i64::MAX);
+            tokio::select! {
+                ended = work(means, hands, store, wishes, parts.leads.lost()) => ended,
+                () = carry(parts.demands.clone(), place, leads, idle) => Ok(()),
+            }
+        });
+        let ended = Box::pin(ended).await;
         parts.issued.end();
         if let Err(error) = ended {
             tracing::warn!(%error, "certificates are not obtained; trying again");

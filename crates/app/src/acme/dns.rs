@@ -5,6 +5,7 @@ mod ask;
 mod persist;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tsig;
 mod update;
 mod webhook;
@@ -22,6 +23,8 @@ use myriad_pki::acme::{
 };
 use myriad_proxy::Names;
 use tokio::sync::Semaphore;
+
+pub use self::texts::TextFinder;
 
 use self::update::{TextChange, update};
 use self::webhook::{RecordAction, Webhooks};

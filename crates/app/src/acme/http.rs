@@ -23,6 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::checked::{DOCUMENT_BYTES_MAX, RETRY_AFTER_MAX, checked, is_url};
+
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -39,9 +41,6 @@ const IDLE_MAX: usize = 32;
 /// them.
 const IDLE_PLACES_MAX: usize = 64;
 
-/// The longest that an authority may want to be left alone, in seconds.
-const RETRY_AFTER_MAX: u64 = 86_400;
-
 type Body = BodyWrapper<Bytes>;
 type Sender = SendRequest<Body>;
 type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -55,6 +54,8 @@ struct Inner {
     names: Names,
     /// Whether a tenant says which servers are asked.
     is_tenants: bool,
+    /// How long one request may take.
+    patience: Duration,
     idle: Mutex<HashMap<Place, Vec<Sender>>>,
 }
 
@@ -78,6 +79,7 @@ impl Client {
             tls: TlsConnector::from(config),
             names,
             is_tenants,
+            patience: TIMEOUT,
             idle: Mutex::default(),
         }))
     }
@@ -88,8 +90,19 @@ impl Client {
             tls: self.0.tls.clone(),
             names: self.0.names.clone(),
             is_tenants: true,
+            patience: self.0.patience,
             idle: Mutex::default(),
         }))
+    }
+
+    /// Gets a URL, of plain HTTP too, for the status of the answer alone.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub(super) async fn get(&self, url: &str) -> Result<u16, Problem> {
+        let request = Request::get(url).body(BodyWrapper::default())?;
+        let response = self.0.ask_in_time(request).await?;
+        Ok(response.status().as_u16())
     }
 
     /// Posts a document of JSON, with a token where one is given. For URLs of plain HTTP too, which
@@ -123,9 +136,10 @@ impl HttpClient for Client {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, HttpError>> + Send>> {
         let inner = self.0.clone();
         Box::pin(async move {
-            let uri = request.uri();
-            if uri.scheme_str() != Some("https") {
-                let problem = format!("{uri} is no URL that begins with https://");
+            let url = request.uri().to_string();
+            if !is_url(&url) {
+                let problem =
+                    format!("this is no URL of at most 2 KiB that begins with https://: {url}");
                 return Err(HttpError::Other(problem.into()));
             }
             let answered = inner.ask_in_time(request).await;
@@ -133,6 +147,8 @@ impl HttpClient for Client {
             match busy(&response) {
                 Some(busy) => Err(HttpError::Other(Box::new(busy))),
                 None => {
+                    let response = checked(response);
+                    let response = response.map_err(|error| HttpError::Other(error.into()))?;
                     let (parts, body) = response.into_parts();
                     Ok(BytesResponse {
                         parts,
@@ -146,8 +162,8 @@ impl HttpClient for Client {
 
 impl Inner {
     async fn ask_in_time(&self, request: Request<Body>) -> Result<Response<Bytes>, Problem> {
-        let asked = tokio::time::timeout(TIMEOUT, self.ask(request)).await;
-        asked.unwrap_or_else(|_| Err("it did not answer in 30 s".into()))
+        let asked = tokio::time::timeout(self.patience, self.ask(request)).await;
+        asked.unwrap_or_else(|_| Err(format!("it did not answer in {:?}", self.patience).into()))
     }
 
     async fn ask(&self, mut request: Request<Body>) -> Result<Response<Bytes>, Problem> {
@@ -269,7 +285,12 @@ fn busy(response: &Response<Bytes>) -> Option<Busy> {
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
         return None;
     }
-    let problem: Option<serde_json::Value> = serde_json::from_slice(response.body()).ok();
+    let body = response.body();
+    let is_short = body.len() <= DOCUMENT_BYTES_MAX;
+    let problem: Option<serde_json::Value> = match is_short {
+        true => serde_json::from_slice(body).ok(),
+        false => None,
+    };
     let detail = problem.as_ref().and_then(|it| it.get("detail")?.as_str());
     let words = match detail {
         Some(detail) => format!("{detail} (status {status})"),
@@ -287,14 +308,19 @@ fn busy(response: &Response<Bytes>) -> Option<Busy> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use bytes::Bytes;
     use http::{Request, Response};
     use myriad_base::metrics::Metrics;
+    use myriad_base::task;
     use myriad_pki::acme::clerk::{BodyWrapper, HttpClient as _};
     use myriad_proxy::{NameSettings, Names};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    use super::{Client, busy};
+    use super::{ANSWER_BYTES_MAX, Client, busy};
 
     #[tokio::test]
     async fn a_server_that_a_tenant_names_is_asked_at_public_addresses_alone() {
@@ -324,6 +350,40 @@ mod tests {
             panic!("it is asked")
         };
         assert!(error.to_string().contains("https://"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_slow_or_never_ends_is_given_up() {
+        let config = myriad_proxy::upstream::secure::trusting().unwrap();
+        let names = Names::new(NameSettings::default(), &Metrics::new());
+        let mut client = Client::new(config, names);
+        // Nothing at all, half of a head, half of a body, and more than is taken.
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: ";
+        let long = format!("{head}{}\r\n\r\n{}", 2 << 20, "x".repeat(2 << 20));
+        for said in ["", head, &format!("{head}9\r\n\r\nhalf"), &long] {
+            let is_slow = said.len() < ANSWER_BYTES_MAX;
+            let inner = Arc::get_mut(&mut client.0).expect("nothing is under way");
+            inner.patience = match is_slow {
+                true => Duration::from_millis(50),
+                false => super::TIMEOUT,
+            };
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let said = said.to_owned();
+            let server = task::spawn("slow server", async move {
+                let (mut tcp, _) = listener.accept().await.unwrap();
+                let mut asked = [0; 4_096];
+                let _ = tcp.read(&mut asked).await;
+                // Whoever has had enough hangs up.
+                let _ = tcp.write_all(said.as_bytes()).await;
+                while tcp.read(&mut asked).await.is_ok_and(|count| count > 0) {}
+            });
+            let problem = client.post(&url, None, b"{}".to_vec()).await;
+            let problem = problem.expect_err("it is given up").to_string();
+            let is_late = problem.contains("did not answer in 50ms");
+            assert_eq!(is_late, is_slow, "{problem}");
+            server.abort();
+        }
     }
 
     #[test]

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use myriad_api::{Batch, Change, Object, ObjectKind, Secret};
-use myriad_pki::acme::HeldCertificate;
+use myriad_pki::acme::{HeldCertificate, NAMES_MAX};
 use tokio::sync::Notify;
 
 use super::secret::held_in;
+
+/// The most bytes of a directory that is believed: of a URL, and of the name of its issuer.
+const DIRECTORY_BYTES_MAX: usize = 4 << 10;
 
 /// The certificates of now, and which of them have changed. Cheap to clone; clones are one list.
 #[derive(Clone, Default)]
@@ -41,6 +44,17 @@ impl Issued {
             };
         }
         drop(state);
+        if has_news {
+            self.news.notify_one();
+        }
+    }
+
+    /// Takes in a certificate that no watch of objects sees, or that it is gone.
+    pub(super) fn note(&self, id: &Arc<str>, held: Option<HeldCertificate>) {
+        let has_news = match held {
+            Some(held) => self.lock().insert(id, held),
+            None => self.lock().remove(id),
+        };
         if has_news {
             self.news.notify_one();
         }
@@ -87,9 +101,18 @@ impl Issued {
 impl State {
     fn put(&mut self, secret: &Secret) -> bool {
         let id = secret.meta.key.id();
-        let Some(held) = held_in(secret) else {
+        // One of more names was ordered by nobody, and whoever writes it shall not have them kept.
+        let held = held_in(secret).filter(|held| held.names.len() <= NAMES_MAX);
+        let Some(mut held) = held else {
             return self.remove(id);
         };
+        held.names.shrink_to_fit();
+        let directory = held.directory.take();
+        held.directory = directory.filter(|it| it.len() <= DIRECTORY_BYTES_MAX);
+        self.insert(id, held)
+    }
+
+    fn insert(&mut self, id: &Arc<str>, held: HeldCertificate) -> bool {
         if self.by_secret.get(id).is_some_and(|known| **known == held) {
             return false;
         }
@@ -112,7 +135,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
-    use myriad_pki::acme::{IssuedChain, OrderStage};
+    use myriad_pki::acme::{IssuedChain, NAMES_MAX, OrderStage};
 
     use super::Issued;
     use crate::acme::{secret, testing};
@@ -170,6 +193,17 @@ mod tests {
         // One that somebody else has written over is none of an issuer any more.
         look(&issued, vec![secret_of("shop/web", &first, true)]);
         look(&issued, vec![secret_of("shop/web", &first, false)]);
+        assert_eq!(issued.next().await, [("shop/web".into(), None)]);
+
+        // One of more names than an order has is none, and so is one that had fewer before.
+        let names: Vec<String> = (0..=NAMES_MAX).map(|it| format!("n{it}.example")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let most = testing::issued(&names[1..]);
+        look(&issued, vec![secret_of("shop/web", &most, true)]);
+        let news = issued.next().await;
+        assert_eq!(news[0].1.as_ref().unwrap().names.len(), NAMES_MAX);
+        let more = testing::issued(&names);
+        look(&issued, vec![secret_of("shop/web", &more, true)]);
         assert_eq!(issued.next().await, [("shop/web".into(), None)]);
 
         // Nothing piles up where nobody is told.

@@ -20,6 +20,7 @@ use super::http::Client;
 use super::lanes::directory_of;
 use super::registrar::Registrar;
 use super::reports::{IssuerReport, IssuerReports};
+use super::waiting::WaitingBook;
 use crate::settings::ISSUER;
 
 /// The most registrations that have ended and wait to be taken in.
@@ -36,8 +37,8 @@ pub(super) struct IssuerBook {
     pub known: BTreeMap<Box<str>, Arc<StatedIssuer>>,
     /// The findings about those that are not used.
     pub told: BTreeMap<Box<str>, Arc<Finding>>,
-    /// The certificates that people were told wait for an issuer, with its name.
-    pub waiting: BTreeMap<Arc<str>, Box<str>>,
+    /// The certificates that people were told wait for an issuer.
+    pub waiting: WaitingBook,
     pub registrar: Registrar,
     /// When accounts are dropped that no issuer has any more.
     pub accounts_due: Option<Millis>,
@@ -66,7 +67,7 @@ impl IssuerBook {
             of_settings: None,
             known: BTreeMap::new(),
             told: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: WaitingBook::default(),
             registrar: Registrar::new(seed),
             accounts_due: None,
             ended,
@@ -165,6 +166,7 @@ pub(super) fn acme_issuer(name: &str, terms: &IssuerTerms) -> AcmeIssuer {
         key: match terms.key {
             KeyTerms::EcdsaP256 => KeyKind::EcdsaP256,
             KeyTerms::Rsa2048 => KeyKind::Rsa2048,
+            KeyTerms::EcdsaAndRsa => KeyKind::EcdsaAndRsa,
         },
         is_tenants: false,
     }
@@ -241,6 +243,7 @@ mod tests {
             roots: Box::default(),
             solver: None,
             key: KeyTerms::Rsa2048,
+            ask: None,
         };
         let [one, other] = ["shop/le", "blog/le"].map(|name| acme_issuer(name, &terms));
         assert_ne!(one.directories[0].url, other.directories[0].url);

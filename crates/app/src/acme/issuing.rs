@@ -20,9 +20,6 @@ use crate::wishes::{ISSUERS_MAX, IssuerNews};
 /// How long the account of an issuer is kept after that names its directory no more, or is gone.
 const ACCOUNTS_KEPT: Millis = 600_000;
 
-/// The most certificates of which people are told that they wait for an issuer.
-const WAITING_MAX: usize = 1_000;
-
 impl Office {
     /// Takes in what became of an issuer that an object makes.
     pub(super) async fn take_issuer(&mut self, name: &str, news: IssuerNews) {
@@ -69,6 +66,11 @@ impl Office {
                 self.tell_of(name, None).await;
                 self.book.known.insert(name.clone(), issuer.clone());
                 self.put(name, made, client).await;
+                if **name == *ISSUER {
+                    let terms = issuer.terms.as_ref().ok();
+                    let ask = terms.and_then(|terms| terms.ask.as_deref());
+                    self.steps.on_demand.ask_at(ask);
+                }
                 if self.book.is_shown() {
                     self.book.registrar.want(name, now());
                 }
@@ -85,9 +87,8 @@ impl Office {
         self.steps.put_issuer(name, issuer.clone(), client);
         self.drop_accounts_later();
         let mut effects = self.desk.put_issuer(name, issuer, now());
-        let waiting = &mut self.book.waiting;
-        let ended = waiting.extract_if(.., |_, issuer| **issuer == *name);
-        effects.extend(ended.map(|(id, _)| Effect::Tell(id, None)));
+        let ended = self.book.waiting.take(name).into_iter();
+        effects.extend(ended.map(|id| Effect::Tell(id, None)));
         self.carry_out(effects).await;
     }
 
@@ -98,6 +99,9 @@ impl Office {
         self.book.registrar.forget(name);
         if self.book.known.remove(name).is_none() {
             return;
+        }
+        if name == ISSUER {
+            self.steps.on_demand.ask_at(None);
         }
         if let (ISSUER, Some(issuer)) = (name, self.book.of_settings.clone()) {
             return self.put(name, issuer, None).await;
@@ -110,15 +114,13 @@ impl Office {
 
     /// Tells of a certificate that its issuer is there and cannot be used, or that it can.
     pub(super) fn await_issuer(&mut self, id: &Arc<str>, issuer: &str) -> Option<Effect> {
-        let waiting = &mut self.book.waiting;
-        let has_waited = waiting.remove(id).is_some();
         if self.book.has(issuer) {
+            let has_waited = self.book.waiting.remove(id);
             return has_waited.then(|| Effect::Tell(id.clone(), None));
         }
-        if self.book.waiting.len() >= WAITING_MAX {
+        if !self.book.waiting.add(id, issuer) {
             return None;
         }
-        self.book.waiting.insert(id.clone(), issuer.into());
         let notice = TroubleNotice {
             message: format!("is not ordered, since issuer {issuer} cannot be used"),
             remedy: "mend the issuer; it has a finding of its own".to_owned(),

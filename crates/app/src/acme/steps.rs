@@ -2,13 +2,14 @@
 //! brings answers into service.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use myriad_api::order::{Order as OrderObject, OrderAnswer};
 use myriad_api::{Batch, Change, Meta, Object, ObjectKey, ObjectKind};
-use myriad_base::clock;
+use myriad_base::{clock, task};
+use myriad_model::on_demand_host;
 use myriad_pki::acme::clerk::{self, Account};
 use myriad_pki::acme::{
     AcmeIssuer, ChallengeKind, Directory, Millis, Order, OrderStage, PlacedOrder, StepOutcome,
@@ -16,9 +17,12 @@ use myriad_pki::acme::{
 };
 use tokio::sync::{OnceCell, mpsc};
 
+use super::checked::is_url;
 use super::dns::{Records, names_at_gateway, names_by};
 use super::http::Client;
 use super::lanes::{Lanes, issuer_of, without_issuer};
+use super::on_demand::OnDemand;
+use super::patience::{GivenUp, STEP_TIMEOUT, in_time, patience_of};
 use super::proof::Proof;
 use super::store::{AcmeStore, Shown};
 use super::token::{answers, nonce, text_of, token};
@@ -39,7 +43,11 @@ pub(super) struct Steps {
     pub store: AcmeStore,
     /// The control loop.
     pub inbox: mpsc::Sender<Event>,
+    /// The names that have certificates on demand.
+    pub on_demand: Rc<OnDemand>,
     pub accounts: RefCell<HashMap<Box<str>, Rc<OnceCell<Account>>>>,
+    /// The certificates that are the second for their hosts.
+    pub seconds: RefCell<HashSet<Arc<str>>>,
 }
 
 type Outcome = Result<StepOutcome, StepTrouble>;
@@ -64,6 +72,15 @@ impl Steps {
         issuers.insert(name.into(), Rc::new(issuer));
     }
 
+    /// Notes whether a certificate is the second for its hosts.
+    pub(super) fn note_second(&self, id: &Arc<str>, is_second: bool) {
+        let mut seconds = self.seconds.borrow_mut();
+        match is_second {
+            true => drop(seconds.insert(id.clone())),
+            false => drop(seconds.remove(id)),
+        }
+    }
+
     /// Forgets an issuer. What is kept of its accounts stays.
     pub(super) fn remove_issuer(&self, name: &str) {
         let removed = self.issuers.borrow_mut().remove(name);
@@ -74,8 +91,14 @@ impl Steps {
     }
 
     /// Finds the account of an issuer at its first directory, or makes it. Returns what people are
-    /// told of it.
+    /// told of it. There is an outcome after a minute, whatever the authority does.
     pub(super) async fn register(&self, name: &str) -> Result<String, StepTrouble> {
+        let work = Box::pin(self.find_account(name));
+        let asked = in_time("acme account", STEP_TIMEOUT, work).await;
+        asked.unwrap_or_else(|given_up| Err(given_up.of_authority()))
+    }
+
+    async fn find_account(&self, name: &str) -> Result<String, StepTrouble> {
         let issuer = self.issuers.borrow().get(name).cloned();
         let first = issuer.as_ref().and_then(|it| it.directories.first());
         let first = first.ok_or_else(|| StepTrouble::Lost("it is not there any more".into()))?;
@@ -91,8 +114,25 @@ impl Steps {
         directories.map(|it| account_name(&it.url)).collect()
     }
 
-    /// Carries a step out.
+    /// Carries a step out. There is an outcome whatever comes of it: whoever waits for one holds a
+    /// place until then.
     pub(super) async fn perform(&self, task: &Task) -> Outcome {
+        match task::guarded("acme step", Box::pin(self.begin(task))).await {
+            Some(outcome) => outcome,
+            None => self.give_up(task, GivenUp::Broken).await,
+        }
+    }
+
+    /// The outcome of a step that is given up, of which nothing stays in service.
+    async fn give_up(&self, task: &Task, why: GivenUp) -> Outcome {
+        if let (TaskStep::Prove, Some(order)) = (&task.step, &task.order) {
+            self.withdraw(&order.id).await;
+        }
+        Err(why.trouble(&task.step))
+    }
+
+    /// Begins a step once it has a place, and goes on for so long at most.
+    async fn begin(&self, task: &Task) -> Outcome {
         let order = task.order.as_deref();
         if let (TaskStep::Place, Some(order)) = (&task.step, order)
             && let Some(held) = self.store.find(order).await?
@@ -107,7 +147,22 @@ impl Steps {
         if let Some(cluster) = self.store.cluster() {
             cluster.lead().map_err(local)?;
         }
-        let outcome = match (&task.step, order) {
+        let work = Box::pin(self.carry_out(task, shown));
+        let outcome = match in_time("acme step", patience_of(task), work).await {
+            Ok(outcome) => outcome,
+            Err(why) => self.give_up(task, why).await,
+        };
+        if let Err(StepTrouble::Lost(_)) = &outcome
+            && let Some(order) = order
+        {
+            self.forget_account(&order.directory).await?;
+        }
+        outcome
+    }
+
+    async fn carry_out(&self, task: &Task, shown: Option<Shown>) -> Outcome {
+        let order = task.order.as_deref();
+        match (&task.step, order) {
             (TaskStep::Window(url, ari), _) => self.window(url, ari).await,
             (TaskStep::Prove, Some(order)) => self.prove(order).await,
             (TaskStep::Place, Some(order)) => self.place(order).await,
@@ -119,13 +174,7 @@ impl Steps {
             },
             (TaskStep::Finalise | TaskStep::Fetch, Some(order)) => self.obtain(task, order).await,
             (_, None) => misplaced(),
-        };
-        if let Err(StepTrouble::Lost(_)) = &outcome
-            && let Some(order) = order
-        {
-            self.forget_account(&order.directory).await?;
         }
-        outcome
     }
 
     /// Puts the answers of an order into service that are to be there after a restart.
@@ -138,6 +187,13 @@ impl Steps {
     /// Takes the answers of an order out of service.
     pub(super) async fn withdraw(&self, id: &Arc<str>) {
         let key = ObjectKey::from_id(ObjectKind::Order, id.clone());
+        self.send(Change::Remove(key)).await;
+    }
+
+    /// Takes a certificate on demand out of service, and forgets it.
+    pub(super) async fn retire(&self, id: &Arc<str>) {
+        self.store.drop_certificate_soon(id);
+        let key = ObjectKey::from_id(ObjectKind::OnDemand, id.clone());
         self.send(Change::Remove(key)).await;
     }
 
@@ -183,9 +239,13 @@ impl Steps {
                     .to_owned(),
             ));
         }
+        if let Some(name) = on_demand_host(&order.id) {
+            self.on_demand.admit(name).await?;
+        }
         self.store.admit(order).await?;
         let persistent = names_by(&issuer, order, ChallengeKind::DnsPersist);
         if !persistent.is_empty() {
+            let _place = self.lanes.come_to(&order.directory).await;
             let account = self.account(&self.directory(&order.directory)?).await?;
             self.records.admit(account.id(), &persistent).await?;
         }
@@ -296,10 +356,13 @@ impl Steps {
         let (issuer, directory) = (self.issuer(order)?, self.directory(&order.directory)?);
         let account = self.account(&directory).await?;
         match task.step {
-            TaskStep::Accept => account.accept(&placed.url, &issuer).await,
+            TaskStep::Accept => account.accept(&placed.url, &order.names, &issuer).await,
             _ => {
                 let age = now() - order.placed_at;
-                account.look(&placed.url, age, issuer.key).await
+                let is_second = self.seconds.borrow().contains(&order.id);
+                let kind = issuer.key.of_certificate(is_second);
+                let asked = (&*placed.url, age);
+                account.look(asked, &order.names, kind).await
             }
         }
     }
@@ -358,6 +421,12 @@ impl Steps {
             accounts.entry(directory.url.clone()).or_default().clone()
         };
         let account = cell.get_or_try_init(|| async {
+            let url = without_issuer(&directory.url);
+            if !is_url(url) {
+                let words =
+                    format!("{url:.256} is no URL of at most 2 KiB that begins with https://");
+                return Err(StepTrouble::Unreachable(words, 0));
+            }
             let client = self.clients.borrow().get(&directory.url).cloned();
             let http = Box::new(client.unwrap_or_else(|| self.client.clone()));
             let name = account_name(&directory.url);
@@ -391,7 +460,7 @@ impl Steps {
 }
 
 /// How often a name is asked for a token that may not be in service yet.
-const PROOF_TRIES: u32 = 10;
+const PROOF_TRIES: u32 = 16;
 
 /// The wait between the first two tries; each further one is longer by that much.
 const PROOF_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);

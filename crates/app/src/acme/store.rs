@@ -8,14 +8,20 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use myriad_api::Object;
-use myriad_pki::acme::{HeldCertificate, IssuedChain, Millis, Order, OrderKey, StepTrouble};
+use myriad_api::{Meta, Object, ObjectKey, ObjectKind, OnDemand};
+use myriad_model::on_demand_name;
+use myriad_pki::acme::{
+    HeldCertificate, IssuedChain, Millis, Order, OrderKey, SpentBudget, StepTrouble,
+};
 
-pub(super) use cluster::{ClusterSite, ClusterStore, KeptOrder, ORDER_LABEL, Shown};
-pub(super) use files::{FileStore, Lock};
+pub(super) use cluster::{
+    ClusterSite, ClusterStore, KeptOnDemand, KeptOrder, ON_DEMAND_LABEL, ORDER_LABEL, Shown,
+    WISH_LABEL, named, today,
+};
+pub(super) use files::{CertificateFiles, FileStore, Lock};
 
 use super::issued::IssuedNews;
-use super::secret::facts_of;
+use super::secret::{facts_of, on_demand_in};
 
 /// The store of everything.
 pub(super) enum AcmeStore {
@@ -45,11 +51,25 @@ impl AcmeStore {
         }
     }
 
-    /// All certificates that an issuer has provided.
-    pub(super) fn certificates(&self) -> io::Result<Vec<KeptCertificate>> {
+    /// The certificates that an issuer has provided: of files those that may have changed since a
+    /// moment, or all.
+    pub(super) fn certificates(
+        &self,
+        since: Option<Millis>,
+    ) -> io::Result<Box<dyn Iterator<Item = KeptCertificate>>> {
+        let certificates: Box<dyn Iterator<Item = KeptCertificate>> = match self {
+            AcmeStore::Files(files) => Box::new(files.certificates(since)?),
+            AcmeStore::Cluster(cluster) => Box::new(cluster.certificates().into_iter()),
+        };
+        Ok(certificates)
+    }
+
+    /// The spent part of the budgets of authorities, where that is kept apart from certificates.
+    pub(super) async fn spent(&self) -> io::Result<Vec<SpentBudget>> {
         match self {
-            AcmeStore::Files(files) => files.certificates(),
-            AcmeStore::Cluster(cluster) => Ok(cluster.certificates()),
+            // Nobody else writes the files of certificates, which tell it.
+            AcmeStore::Files(_) => Ok(Vec::new()),
+            AcmeStore::Cluster(cluster) => cluster.spent().await,
         }
     }
 
@@ -127,6 +147,18 @@ impl AcmeStore {
         match self {
             AcmeStore::Files(files) => files.keep_certificate(order, issued),
             AcmeStore::Cluster(cluster) => cluster.keep_certificate(order, issued).await,
+        }
+    }
+
+    /// Forgets a certificate that nobody else has a use for, without waiting for that.
+    pub(super) fn drop_certificate_soon(&self, id: &Arc<str>) {
+        match self {
+            AcmeStore::Files(files) => {
+                if let Err(error) = files.drop_certificate(id) {
+                    tracing::error!(secret = %id, %error, "stays, although it is over");
+                }
+            }
+            AcmeStore::Cluster(cluster) => cluster.drop_on_demand_soon(id),
         }
     }
 
@@ -208,15 +240,22 @@ impl KeptCertificate {
         let Object::Secret(secret) = &object else {
             return None;
         };
+        if let Some(host) = on_demand_in(secret) {
+            let id = on_demand_name(host).text().clone();
+            return Some(KeptCertificate {
+                held: facts_of(secret)?,
+                object: Some(Object::OnDemand(Arc::new(OnDemand {
+                    meta: Meta::new(ObjectKey::from_id(ObjectKind::OnDemand, id.clone())),
+                    host: host.into(),
+                    secret: secret.clone(),
+                }))),
+                id,
+            });
+        }
         Some(KeptCertificate {
             id: secret.meta.key.id().clone(),
             held: facts_of(secret)?,
             object: Some(object),
         })
-    }
-
-    /// Whether it is over.
-    pub(super) fn is_over(&self, now: Millis) -> bool {
-        self.held.until <= now
     }
 }

@@ -99,6 +99,7 @@ mod tests {
                 challenge("b.example", "dns-persist-01"),
                 challenge("192.0.2.7", "tls-alpn-01"),
                 challenge("192.0.2.8", "http-01"),
+                challenge("2001:db8::1", "http-01"),
             ],
         };
         let given = answers(&placed);
@@ -109,6 +110,7 @@ mod tests {
                 ("a.example", false),
                 ("7.2.0.192.in-addr.arpa", true),
                 ("192.0.2.8", false),
+                ("2001:db8::1", false),
             ]
         );
         assert_eq!(&*handshake_name("a.example"), "a.example");

@@ -101,7 +101,8 @@ pub struct RawAcme {
         value_name = "PORT"
     )]
     pub acme_dns_proof: String,
-    /// The keys of certificates: `ecdsa-p256`, or `rsa-2048` for clients that know nothing else.
+    /// The keys of certificates: `ecdsa-p256`, `rsa-2048` for clients that know nothing else, or
+    /// `ecdsa-and-rsa` for a certificate of each.
     #[arg(
         long,
         env = "MYRIAD_ACME_KEY",
@@ -127,6 +128,62 @@ pub struct RawAcme {
         value_name = "N"
     )]
     pub acme_orders_per_domain: u32,
+    /// The longest time in seconds between two looks at when an authority wants a certificate
+    /// renewed. Authorities say how often they want to be asked, usually every few hours.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_LOOK",
+        default_value_t = 86_400,
+        value_parser = clap::value_parser!(u32).range(1..=86_400),
+        value_name = "SECONDS"
+    )]
+    pub acme_look: u32,
+}
+
+/// Settings of certificates that are obtained on demand, as written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Certificates by ACME")]
+pub struct RawOnDemand {
+    /// Obtain a certificate at the first handshake of a name that has none, of the issuer
+    /// `default`, where this URL answers 200 to `?domain=NAME`.
+    #[arg(long, env = "MYRIAD_ACME_ON_DEMAND_ASK", value_name = "URL")]
+    pub acme_on_demand_ask: Option<String>,
+    /// The most certificates that are obtained so and kept at a time.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_ON_DEMAND_MAX",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        value_name = "N"
+    )]
+    pub acme_on_demand_max: u32,
+    /// The most new ones for one registered domain in an hour.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_ON_DEMAND_PER_DOMAIN",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        value_name = "N"
+    )]
+    pub acme_on_demand_per_domain: u32,
+    /// The most questions to that URL in a second.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_ON_DEMAND_ASKS",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u32).range(1..=10_000),
+        value_name = "N"
+    )]
+    pub acme_on_demand_asks: u32,
+    /// How many days after its last handshake a name is still renewed.
+    #[arg(
+        long,
+        env = "MYRIAD_ACME_ON_DEMAND_IDLE",
+        default_value_t = 14,
+        value_parser = clap::value_parser!(u32).range(1..=3_650),
+        value_name = "DAYS"
+    )]
+    pub acme_on_demand_idle: u32,
 }
 
 /// The setting of what is kept of that in files, as written.

@@ -12,6 +12,15 @@ pub struct RawProbes {
     /// ADDRESS:PORT, or a port on every IPv4 address.
     #[arg(long, env = "MYRIAD_PROBES", value_name = "ADDRESS")]
     pub probes: Option<String>,
+    /// Blocks of addresses that metrics are told to there; all where none is given. They name the
+    /// workloads that call this one, and those that it calls.
+    #[arg(
+        long,
+        env = "MYRIAD_PROBES_METRICS_FROM",
+        value_delimiter = ',',
+        value_name = "CIDR,..."
+    )]
+    pub probes_metrics_from: Vec<String>,
     /// Checks of the workload in the kubelet's place, as injection writes them (JSON).
     #[arg(
         long,

@@ -13,8 +13,8 @@ use myriad_base::metrics::{Gauge, Metrics};
 use myriad_base::task;
 use myriad_model::{Form, Sealer};
 use myriad_sync::{
-    Authenticate, Identity, Owner, Refused, Server as SyncServer, ServerCounters, ServerSettings,
-    Views,
+    Authenticate, Identity, Obtain, Owner, Refused, Server as SyncServer, ServerCounters,
+    ServerSettings, Views,
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -69,6 +69,8 @@ pub(super) struct Server<'a> {
     pub lost: watch::Receiver<bool>,
     /// The inbox of findings about proxies.
     pub inbox: mpsc::Sender<ControlEvent>,
+    /// Takes in the hosts that they tell, where certificates are obtained.
+    pub obtain: Option<Arc<dyn Obtain>>,
 }
 
 impl Server<'_> {
@@ -94,12 +96,12 @@ impl Server<'_> {
             holds,
             lost,
             inbox,
+            obtain,
         } = self;
         let names = settings.sync_hosts.clone();
         let key = trust.version_key.0;
         let counters = ServerCounters::default();
         counters.register(metrics);
-        let connected = connected(metrics);
         let watcher = Watcher {
             sealer: Sealer::new(key, Form::Encoded),
             views: views.clone(),
@@ -107,7 +109,7 @@ impl Server<'_> {
             live,
             held: HeldFindings::new(holds.clone(), settings.publish_service.clone()),
             inbox: inbox.clone(),
-            connected,
+            connected: connected(metrics),
         };
         let gate = Arc::new(Gate { tokens, inbox });
         let drained = drain.holder();
@@ -129,6 +131,7 @@ impl Server<'_> {
             }
             let server = limits((key, tls), holds, lost);
             let mut server = SyncServer::new(server, gate, views, events, counters, drained);
+            server = server.obtaining(obtain);
             if let Some(signer) = signer {
                 server = server.signing(Arc::new(signer));
             }

@@ -18,7 +18,7 @@ use myriad_proxy::http::stage::{self, Stage, TakenRoute};
 use myriad_proxy::pattern::Budget;
 use myriad_proxy::policy::rewrite::{self, Matched};
 use myriad_proxy::policy::token::HeadMemory;
-use myriad_proxy::route::certificate::CertificateEntry;
+use myriad_proxy::route::certificate::{CertificateEntry, Parsed};
 use myriad_proxy::route::downstream_connection::{DownstreamConnection, Secured};
 use myriad_proxy::route::entry::RouteEntry;
 use myriad_proxy::route::identity::MESH_CLIENTS;
@@ -194,13 +194,15 @@ impl Walk<'_> {
                 return Err(self.explain_no_certificate(name, wanted));
             }
         };
-        self.meet_certificate(entry, listener, name);
-        let parsed = entry.sealed.certificate().map(key::parse);
-        let Some(Ok(parsed)) = parsed else {
+        let Some(certificate) = self.meet_certificate(entry, listener, name) else {
             return Err("the certificate or its key cannot be read".to_owned());
         };
+        let others = domain.map_or(&[][..], |domain| &domain.alternatives);
+        let others = others.iter().filter_map(|name| tables.certificate(name));
+        let others = others.filter(|other| !Arc::ptr_eq(other, entry));
+        let others = others.filter_map(|other| self.meet_certificate(other, listener, name));
         Ok(Secured {
-            alternatives: Box::default(),
+            alternatives: others.map(Arc::new).collect(),
             // As for a client that has shown what the domain asks for.
             client_auth: domain.and_then(|domain| match domain.mesh {
                 true => Some(MESH_CLIENTS.clone()),
@@ -212,7 +214,7 @@ impl Walk<'_> {
             is_mesh: false,
             by_domain: domain.is_some(),
             settings,
-            certificate: Arc::new(parsed),
+            certificate: Arc::new(certificate),
             version: "1.3",
             checked: Cell::new(0),
         })
@@ -373,7 +375,14 @@ impl Walk<'_> {
         }
     }
 
-    fn meet_certificate(&mut self, entry: &CertificateEntry, listener: &Name, name: &str) {
+    /// Notes a certificate: the first that is met is the one that most clients are shown. Returns
+    /// it with its key, where both can be read.
+    fn meet_certificate(
+        &mut self,
+        entry: &CertificateEntry,
+        listener: &Name,
+        name: &str,
+    ) -> Option<Parsed> {
         self.meet_object(&entry.sealed);
         let default = self.scene.tables.listener(listener);
         let default = default.and_then(|listener| listener.default_certificate.as_ref());
@@ -390,11 +399,18 @@ impl Walk<'_> {
             part.not_after = end.to_string();
             part.is_expired = end.timestamp() < clock::unix_seconds();
         }
-        if let Some(Ok(parsed)) = entry.sealed.certificate().map(key::parse) {
+        let parsed = entry.sealed.certificate();
+        let parsed = parsed.and_then(|certificate| key::parse(certificate).ok());
+        if let Some(parsed) = &parsed {
+            part.key = format!("{:?}", parsed.key.key.algorithm());
             part.is_for_host = parsed.covers(name);
             part.names = parsed.names.iter().map(|it| it.as_str().into()).collect();
         }
-        self.seen.certificate = Some(part);
+        match self.seen.certificate {
+            None => self.seen.certificate = Some(part),
+            Some(_) => self.seen.other_certificates.push(part),
+        }
+        parsed
     }
 
     fn meet_route(&mut self, entry: &RouteEntry, host: Option<&Host>, head: &Head<'_>) {

@@ -21,6 +21,9 @@ pub struct Explanation {
     pub domain: Option<DomainPart>,
     /// The certificate that it presents.
     pub certificate: Option<CertificatePart>,
+    /// The certificates that it presents to clients which cannot verify that one.
+    #[serde(default)]
+    pub other_certificates: Vec<CertificatePart>,
     /// The verdicts of the stages that the request passes, in order.
     #[serde(default)]
     pub stages: Vec<StagePart>,
@@ -59,6 +62,9 @@ pub struct CertificatePart {
     pub secret: String,
     /// Whether it is the one for names that no other covers.
     pub is_default: bool,
+    /// The algorithm of its key.
+    #[serde(default)]
+    pub key: String,
     /// The names that it is for.
     pub names: Vec<String>,
     /// Whether it is for the host that is asked for.

@@ -17,6 +17,9 @@ impl fmt::Display for Explanation {
         if let Some(certificate) = &self.certificate {
             writeln!(f, "  certificate  {certificate}")?;
         }
+        for certificate in &self.other_certificates {
+            writeln!(f, "  or else      {certificate}")?;
+        }
         for StagePart { stage, text } in &self.stages {
             writeln!(f, "  stage        {stage}: {text}")?;
         }
@@ -55,6 +58,9 @@ impl fmt::Display for CertificatePart {
             write!(f, "the default one, ")?;
         }
         write!(f, "Secret {secret} for {names}, issued by {issuer}, ")?;
+        if !self.key.is_empty() {
+            write!(f, "of {}, ", self.key)?;
+        }
         let verb = if self.is_expired { "EXPIRED" } else { "ends" };
         write!(f, "{verb} {end}")?;
         if !self.is_for_host {

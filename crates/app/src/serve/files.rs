@@ -13,6 +13,7 @@ use myriad_source::Wanted;
 use myriad_source::directory::{Directory, Known, Locator};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::control::Event;
 use crate::signals;
@@ -21,21 +22,21 @@ use crate::signals;
 /// of it that are to be read again.
 type FollowedDirectory = (Directory, Signal, Wanted);
 
-/// Starts to read, and fills the inbox until nobody takes from it; a full one lets the reading
-/// wait. Returns how to find an object's file.
+/// Starts to read, and fills the inbox until nobody takes from it, once what has to be there before
+/// is loaded; a full one lets the reading wait. Returns how to find an object's file.
 ///
 /// # Errors
 /// A directory that cannot be read or watched, and the limits of the system.
 pub(super) fn start(
     paths: Vec<PathBuf>,
-    (inbox, wanted): (mpsc::Sender<Event>, Wanted),
+    around: (mpsc::Sender<Event>, Wanted, CancellationToken),
     metrics: &Metrics,
 ) -> anyhow::Result<Locator> {
     let known = Known::default();
     known.counters().register(metrics);
     let locator = known.locator();
     let (sender, opened) = sync_channel(1);
-    let run = move || run(&paths, &known, (inbox, wanted), &sender);
+    let run = move || run(&paths, &known, around, &sender);
     let thread = std::thread::Builder::new().name("source".to_owned());
     drop(thread.spawn(run)?);
     opened.recv().context("the source has ended")??;
@@ -46,7 +47,7 @@ pub(super) fn start(
 fn run(
     paths: &[PathBuf],
     known: &Known,
-    (inbox, wanted): (mpsc::Sender<Event>, Wanted),
+    (inbox, wanted, loaded): (mpsc::Sender<Event>, Wanted, CancellationToken),
     opened: &SyncSender<anyhow::Result<()>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -66,7 +67,8 @@ fn run(
         task::spawn_local("wanted", share_out(wanted, each.collect()));
         let unlisted = Rc::new(Cell::new(followed.len()));
         for it in followed {
-            task::spawn_local("source", follow(it, unlisted.clone(), inbox.clone()));
+            let way = (inbox.clone(), loaded.clone());
+            task::spawn_local("source", follow(it, unlisted.clone(), way));
         }
         inbox.closed().await;
     });
@@ -90,7 +92,7 @@ fn open(paths: &[PathBuf], known: &Known) -> anyhow::Result<Vec<FollowedDirector
 async fn follow(
     (mut directory, mut hangup, wanted): FollowedDirectory,
     unlisted: Rc<Cell<usize>>,
-    inbox: mpsc::Sender<Event>,
+    (inbox, loaded): (mpsc::Sender<Event>, CancellationToken),
 ) {
     loop {
         let mut batch = tokio::select! {
@@ -109,6 +111,8 @@ async fn follow(
             unlisted.set(unlisted.get().saturating_sub(1));
             batch.synced = unlisted.get() == 0;
         }
+        // A file takes the place of whatever was kept before.
+        loaded.cancelled().await;
         if inbox.send(Event::Changed(batch)).await.is_err() {
             return;
         }
@@ -133,6 +137,7 @@ mod tests {
     use myriad_base::metrics::Metrics;
     use myriad_source::Wanted;
     use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
 
     use super::start;
     use crate::control::Event;
@@ -162,8 +167,12 @@ mod tests {
         fs::write(&file, services(10, 1)).expect("a file");
         let (inbox, mut events) = mpsc::channel(16);
         let paths = vec![home.path().to_owned()];
-        let around = (inbox, Wanted::default());
+        let loaded = CancellationToken::new();
+        let around = (inbox, Wanted::default(), loaded.clone());
         let locator = start(paths, around, &Metrics::new()).expect("a directory");
+        // Something else has to be in the inbox before.
+        assert!(events.try_recv().is_err());
+        loaded.cancel();
         // No runtime runs here that could be what reads them.
         let (mut seen, mut is_synced) = (0, false);
         while !is_synced {
@@ -180,7 +189,7 @@ mod tests {
     #[test]
     fn a_directory_that_cannot_be_read_is_told() {
         let (inbox, _events) = mpsc::channel(16);
-        let around = (inbox, Wanted::default());
+        let around = (inbox, Wanted::default(), CancellationToken::new());
         let error = start(vec!["/does/not/exist".into()], around, &Metrics::new());
         let error = error.err().expect("an error").to_string();
         assert!(error.contains("/does/not/exist"), "{error}");

@@ -1,6 +1,7 @@
 //! Settings of certificates that are obtained by ACME.
 
 mod dns;
+mod on_demand;
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +9,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use myriad_base::file;
 use myriad_pki::acme::{
-    AcmeIssuer, Binding, BindingKey, Bounds, ChallengeKind, Directory, DnsSolver, KeyKind,
+    AcmeIssuer, Binding, BindingKey, Bounds, ChallengeKind, Directory, DnsSolver, KeyKind, Millis,
 };
 use myriad_translate::{directory_named, is_mail_address};
 
 use crate::cli::RawAcme;
-use crate::cli::acme::RawClusterAcme;
+use crate::cli::acme::{RawClusterAcme, RawOnDemand};
+pub use crate::wishes::ISSUER;
 
-/// The name of the issuer that the settings make.
-pub const ISSUER: &str = "default";
+pub use on_demand::OnDemandSettings;
+pub(super) use on_demand::read as on_demand;
 
 /// The longest file of a key.
 const KEY_BYTES_MAX: u64 = 4 << 10;
@@ -41,6 +43,8 @@ pub struct AcmeSettings {
     pub dns_port: Option<u16>,
     /// The bounds of orders.
     pub bounds: Bounds,
+    /// Certificates that are obtained on demand.
+    pub on_demand: OnDemandSettings,
     /// The directory of what is kept; in a cluster nothing is.
     pub state_dir: PathBuf,
 }
@@ -55,20 +59,26 @@ pub(super) fn read(raw: &RawAcme, state_dir: &Path, problems: &mut Vec<String>) 
         bounds: Bounds {
             orders_per_authority: raw.acme_orders,
             orders_per_domain: raw.acme_orders_per_domain,
+            look_max: Millis::from(raw.acme_look) * 1_000,
             ..Bounds::default()
         },
+        on_demand: OnDemandSettings::default(),
         state_dir: state_dir.to_owned(),
     }
 }
 
 /// Checks the settings of a controller; none where it obtains nothing.
 pub(super) fn of_cluster(
-    raw: &RawAcme,
+    (raw, demand): (&RawAcme, &RawOnDemand),
     cluster: &RawClusterAcme,
     problems: &mut Vec<String>,
 ) -> Option<AcmeSettings> {
-    let settings = read(raw, Path::new(""), problems);
-    (cluster.acme || settings.issuer.is_some()).then_some(settings)
+    let settings = AcmeSettings {
+        on_demand: on_demand::read(demand, problems),
+        ..read(raw, Path::new(""), problems)
+    };
+    let is_asked = settings.on_demand.ask.is_some();
+    (cluster.acme || is_asked || settings.issuer.is_some()).then_some(settings)
 }
 
 /// The issuer of the settings; none where they name no directory and no address.
@@ -149,13 +159,13 @@ fn key_kind(raw: &RawAcme, problems: &mut Vec<String>) -> KeyKind {
     let word = &raw.acme_key;
     KeyKind::from_word(word).unwrap_or_else(|| {
         problems.push(format!(
-            "--acme-key is {word:?}, neither ecdsa-p256 nor rsa-2048"
+            "--acme-key is {word:?}, none of ecdsa-p256, rsa-2048 and ecdsa-and-rsa"
         ));
         KeyKind::default()
     })
 }
 
-fn port(flag: &str, text: &str, problems: &mut Vec<String>) -> Option<u16> {
+pub(super) fn port(flag: &str, text: &str, problems: &mut Vec<String>) -> Option<u16> {
     if text == "off" {
         return None;
     }
@@ -244,6 +254,10 @@ mod tests {
         assert_eq!(urls, [staging, "https://ca.example:14000/dir"]);
         assert_eq!(issuer.challenge, ChallengeKind::TlsAlpn);
         assert_eq!(acme.proof_port, Some(80));
+        assert_eq!(acme.bounds.look_max, 86_400_000);
+        let (acme, problems) = settings(&["--acme-email=a@b", "--acme-look=600"]);
+        assert!(problems.is_empty());
+        assert_eq!(acme.bounds.look_max, 600_000);
         let (acme, _) = settings(&["--acme-email=a@b", "--acme-proof=off"]);
         assert_eq!(acme.proof_port, None);
     }
@@ -261,9 +275,24 @@ mod tests {
         assert!(settings(&[]).unwrap().acme.is_none());
         let bare = settings(&["--acme"]).unwrap();
         assert!(bare.acme.is_some_and(|acme| acme.issuer.is_none()));
+        let asking = settings(&[
+            "--acme-on-demand-ask=http://ask.shop/",
+            "--acme-on-demand-max=7",
+        ]);
+        let on_demand = asking.unwrap().acme.unwrap().on_demand;
+        assert_eq!(on_demand.ask.as_deref(), Some("http://ask.shop/"));
+        assert_eq!(on_demand.certificates_max, 7);
+        let wrong = settings(&["--acme-on-demand-ask=shop"]).unwrap_err();
+        assert!(
+            wrong.to_string().contains("--acme-on-demand-ask"),
+            "{wrong}"
+        );
         let named = settings(&["--acme-email=a@b", "--resolver=192.0.2.1"]).unwrap();
         assert_eq!(named.resolvers, ["192.0.2.1:53".parse().unwrap()]);
         assert!(named.translate().has_issuer("default"));
+        assert!(named.translate().pairing_issuers.is_empty());
+        let both = settings(&["--acme-email=a@b", "--acme-key=ecdsa-and-rsa"]).unwrap();
+        assert!(both.translate().pairing_issuers.contains("default"));
         assert!(named.acme.is_some_and(|acme| acme.issuer.is_some()));
         // Nothing is kept in files.
         let line = ["myriad", "controller", "--acme-state-dir=/x"];

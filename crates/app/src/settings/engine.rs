@@ -15,9 +15,11 @@ impl Meaning {
             controller_name: self.controller_class.as_str().into(),
             serve_classless: self.serves_classless,
             host_sharing: self.sharing.hosts,
+            host_proof: self.sharing.installation.clone(),
             wildcard_sharing: self.sharing.wildcards.clone(),
             // Who writes the directory has the machine, and with it every Secret.
             gateway_credentials: credentials.unwrap_or(GatewayCredentials::Any),
+            service_exports: self.sharing.service_exports,
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
             ignore_annotations: self.ignore_annotations.clone(),
             nginx_config_map: self.nginx_config_map.clone(),

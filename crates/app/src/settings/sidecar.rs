@@ -2,10 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
 use myriad_sidecar::inject::Sidecar;
 use myriad_sidecar::probes::{self, Checks};
 
 use super::address::address;
+use super::names::blocks;
 use crate::cli::inject::RawInjection;
 use crate::cli::probes::RawProbes;
 
@@ -29,6 +31,8 @@ pub struct Probes {
     pub checks: Checks,
     /// The address of the workload.
     pub pod: IpAddr,
+    /// Where metrics are told to; empty for everywhere.
+    pub metrics_from: Vec<IpNet>,
 }
 
 impl Injection {
@@ -66,6 +70,55 @@ impl Probes {
             address,
             checks,
             pod: raw.pod_ip,
+            metrics_from: blocks("--probes-metrics-from", &raw.probes_metrics_from, problems),
         })
+    }
+
+    /// Whether metrics are told to somebody at an address.
+    pub fn tells_metrics_to(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let blocks = &self.metrics_from;
+        blocks.is_empty() || blocks.iter().any(|block| block.contains(&address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use clap::Parser;
+
+    use super::Probes;
+    use crate::cli::probes::RawProbes;
+
+    #[derive(Parser)]
+    struct Raw {
+        #[command(flatten)]
+        probes: RawProbes,
+    }
+
+    fn read(arguments: &[&str]) -> (Option<Probes>, Vec<String>) {
+        let all = ["test", "--probes=0.0.0.0:15020"].iter().chain(arguments);
+        let raw = Raw::parse_from(all);
+        let mut problems = Vec::new();
+        (Probes::read(&raw.probes, &mut problems), problems)
+    }
+
+    #[test]
+    fn metrics_are_told_to_the_blocks_that_are_given_and_to_all_where_none_is() {
+        let tells = |probes: &Probes, address: &str| {
+            let address: IpAddr = address.parse().unwrap();
+            probes.tells_metrics_to(address)
+        };
+        let (open, problems) = read(&[]);
+        assert!(problems.is_empty() && tells(&open.unwrap(), "10.9.9.9"));
+        let (closed, problems) = read(&["--probes-metrics-from=10.1.0.0/16,2001:db8::1"]);
+        let closed = closed.unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+        assert!(tells(&closed, "10.1.2.3") && tells(&closed, "::ffff:10.1.2.3"));
+        assert!(tells(&closed, "2001:db8::1"));
+        assert!(!tells(&closed, "10.2.0.1") && !tells(&closed, "2001:db8::2"));
+        let (_, problems) = read(&["--probes-metrics-from=monitoring"]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
     }
 }

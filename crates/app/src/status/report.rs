@@ -15,6 +15,7 @@ use crate::board::Board;
 use crate::confirm::HeldReport;
 use crate::holdings::HoldingsReport;
 use crate::live::{Live, LiveReport, ObjectReport, by_kind};
+use crate::obtained::ObtainedReport;
 
 /// The path of a process's status.
 pub const PATH: &str = "/status";
@@ -52,6 +53,9 @@ pub struct ProcessReport {
     /// The holdings of namespaces: in a controller, those of the main view's proxies.
     #[serde(default)]
     pub holdings: HoldingsReport,
+    /// The certificates that this process obtains; none where it obtains none now.
+    #[serde(default)]
+    pub certificates: Option<ObtainedReport>,
     /// The proxies that follow this process, where it is a controller.
     pub live: Option<LiveReport>,
     /// The removals that wait for `myriad confirm`.
@@ -96,6 +100,9 @@ pub struct HostReport {
     pub routes: usize,
     /// The Secret of the certificate by which HTTPS is answered.
     pub certificate: Option<String>,
+    /// The Secrets of further certificates, for clients that cannot verify that one.
+    #[serde(default)]
+    pub others: Vec<String>,
     /// Whether HTTPS is answered with a certificate of its own or the default one.
     pub has_certificate: bool,
 }
@@ -156,6 +163,7 @@ impl Reporter {
             errors,
             errors_shown: shown.iter().map(ToString::to_string).collect(),
             holdings: self.board.holdings().report(),
+            certificates: self.board.obtained().report(),
             live: self.live.as_ref().map(Live::report),
             held: HeldReport::of(&self.holds),
             followed: self.followed.as_ref().map(|followed| followed()),
@@ -236,7 +244,7 @@ fn hosts_of(snapshot: &Snapshot, ingress: &ObjectKey) -> Vec<HostReport> {
         if let Value::Domain(domain) = resource.value
             && routes.contains_key(&domain.host)
         {
-            domains.insert(domain.host, domain.certificate);
+            domains.insert(domain.host, (domain.certificate, domain.alternatives));
         }
     }
     let has_default = of_kind(Kind::Listener).any(|resource| match resource.value {
@@ -246,13 +254,17 @@ fn hosts_of(snapshot: &Snapshot, ingress: &ObjectKey) -> Vec<HostReport> {
         _ => false,
     });
     let report = |(host, routes): (Host, usize)| {
-        let certificate = domains.get(&host).and_then(Option::as_ref);
+        let domain = domains.get(&host);
+        let certificate = domain.and_then(|(certificate, _)| certificate.as_ref());
+        let others = domain.map_or(&[][..], |(_, others)| &**others);
+        let mut all = certificate.into_iter().chain(others);
         HostReport {
             host: host.as_str().to_owned(),
             routes,
             certificate: certificate.map(|name| name.as_str().to_owned()),
+            others: others.iter().map(|name| name.as_str().to_owned()).collect(),
             has_certificate: match certificate {
-                Some(name) => certificates.contains(name.as_str()),
+                Some(_) => all.any(|name| certificates.contains(name.as_str())),
                 None => has_default,
             },
         }

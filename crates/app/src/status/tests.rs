@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::report::{FollowedReport, HostReport, IngressReport, ProcessReport};
 use crate::live::{LiveReport, ObjectReport, ProxyReport};
+use crate::obtained::ObtainedReport;
 
 fn proxy(instance: &str) -> ProxyReport {
     ProxyReport {
@@ -34,6 +35,12 @@ fn a_controller_says_who_is_behind_and_by_what() {
         instance: "c-1".to_owned(),
         uptime_seconds: 90,
         waiting_for: vec!["the first list".to_owned()],
+        certificates: Some(ObtainedReport {
+            wanted: 9,
+            held: 7,
+            renewing: 3,
+            ..ObtainedReport::default()
+        }),
         live: Some(LiveReport {
             proxies_total: 3,
             in_step: 2,
@@ -46,6 +53,8 @@ fn a_controller_says_who_is_behind_and_by_what() {
     for line in [
         "myriad controller 1.2.3 (schema 0) on c-1, up 1 min",
         "not ready: waiting for the first list",
+        "certificates of issuers: 7 of 9 there, 0 on order, 0 failing",
+        "  since the start 0 obtained, 0 of them renewals; 3 left to renew",
         "proxies: 3 connected, 2 in step",
         "  b: of gateway egress, schema 1, connected for 2 h, behind by 3 commits, 40 changes of \
          resources (at Ingress 12), refused 2 resources",
@@ -82,6 +91,7 @@ fn an_ingress_says_where_it_is_live() {
             host: "h.test".to_owned(),
             routes: 2,
             certificate: Some("a/s".to_owned()),
+            others: Vec::new(),
             has_certificate: false,
         }],
         findings: vec!["error: something".to_owned()],

@@ -31,6 +31,9 @@ impl fmt::Display for ProcessReport {
             writeln!(f, "  {error}")?;
         }
         write!(f, "{}{}", self.held, self.holdings)?;
+        if let Some(certificates) = &self.certificates {
+            write!(f, "{certificates}")?;
+        }
         if let Some(followed) = &self.followed {
             write!(f, "{followed}")?;
         }
@@ -145,7 +148,11 @@ impl fmt::Display for IngressReport {
         for host in &self.hosts {
             let (name, routes) = (&host.host, host.routes);
             let https = match (&host.certificate, host.has_certificate) {
-                (Some(secret), true) => format!("HTTPS by Secret {secret}"),
+                (Some(secret), true) => {
+                    let others = host.others.iter();
+                    let others: String = others.map(|other| format!(" and {other}")).collect();
+                    format!("HTTPS by Secret {secret}{others}")
+                }
                 (Some(secret), false) => {
                     format!("no HTTPS: Secret {secret} is missing or cannot be used")
                 }

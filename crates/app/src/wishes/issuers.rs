@@ -6,6 +6,9 @@ use std::sync::Arc;
 use myriad_api::ObjectKey;
 use myriad_translate::{Difference, StatedIssuer};
 
+/// The name of the issuer that the settings make.
+pub const ISSUER: &str = "default";
+
 /// The most issuers that are used. Those for all namespaces go first, since the operator writes
 /// them, and then the oldest.
 pub const ISSUERS_MAX: usize = 1_024;
@@ -49,6 +52,13 @@ impl Issuers {
     /// Whether there is any.
     pub(super) fn is_any(&self) -> bool {
         !self.ranks.is_empty()
+    }
+
+    /// The URL that is asked about names on demand, where an issuer says so.
+    pub(super) fn ask(&self) -> Option<Arc<str>> {
+        let used = self.used.get(self.ranks.get(ISSUER)?)?;
+        let terms = used.terms.as_ref().ok()?;
+        terms.ask.as_deref().map(Arc::from)
     }
 
     /// All that there are are news.

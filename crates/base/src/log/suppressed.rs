@@ -17,12 +17,23 @@ pub enum Topic {
     Peer,
     /// Requests whose regexes take too many steps.
     Regex,
+    /// Lines that libraries write.
+    Library,
+    /// Tasks that panic.
+    Panic,
 }
 
 static LEFT_OUT: [AtomicU64; Topic::ALL.len()] = [const { AtomicU64::new(0) }; Topic::ALL.len()];
 
 impl Topic {
-    const ALL: [Topic; 4] = [Topic::Finding, Topic::Failure, Topic::Peer, Topic::Regex];
+    const ALL: [Topic; 6] = [
+        Topic::Finding,
+        Topic::Failure,
+        Topic::Peer,
+        Topic::Regex,
+        Topic::Library,
+        Topic::Panic,
+    ];
 
     const fn label(self) -> &'static str {
         match self {
@@ -30,6 +41,8 @@ impl Topic {
             Topic::Failure => "failure",
             Topic::Peer => "peer",
             Topic::Regex => "regex",
+            Topic::Library => "library",
+            Topic::Panic => "panic",
         }
     }
 

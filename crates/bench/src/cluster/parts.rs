@@ -23,6 +23,11 @@ const CONTROLLER_ADMIN: SocketAddr = local(14_011);
 /// The admin address of the proxy.
 const PROXY_ADMIN: SocketAddr = local(14_012);
 
+/// The first address where one of several controllers is followed, and the first of their admin
+/// addresses; those of the next ones are two ports further.
+const REPLICA_SYNC: SocketAddr = local(14_020);
+const REPLICA_ADMIN: SocketAddr = local(14_021);
+
 /// The service account of proxies.
 const ACCOUNT: &str = "proxy";
 
@@ -71,24 +76,57 @@ impl Home {
         SocketAddr::new(ADDRESS, 8_443)
     }
 
+    /// The address where the proxy serves plain HTTP.
+    pub fn http() -> SocketAddr {
+        SocketAddr::new(ADDRESS, 8_080)
+    }
+
+    /// The address where proxies look for controllers.
+    pub fn sync() -> SocketAddr {
+        SYNC
+    }
+
+    /// The address where one of several controllers is followed, by its number from 0.
+    pub fn replica_sync(number: u16) -> SocketAddr {
+        behind(REPLICA_SYNC, number)
+    }
+
     /// Starts a controller.
     ///
     /// # Errors
     /// The errors of the system.
     pub fn controller(&self) -> anyhow::Result<Process> {
+        self.start_controller((SYNC, CONTROLLER_ADMIN), "controller.log", &[])
+    }
+
+    /// Starts one of several controllers, by its number from 0, with further arguments.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    pub fn replica(&self, number: u16, more: &[String]) -> anyhow::Result<Process> {
+        let places = (Home::replica_sync(number), behind(REPLICA_ADMIN, number));
+        self.start_controller(places, &format!("controller-{number}.log"), more)
+    }
+
+    fn start_controller(
+        &self,
+        (sync, admin): (SocketAddr, SocketAddr),
+        log: &str,
+        more: &[String],
+    ) -> anyhow::Result<Process> {
         let namespace = &self.namespace;
-        let arguments = [
+        let usual = [
             "controller".to_owned(),
-            format!("--sync={SYNC}"),
-            format!("--http={ADDRESS}:8080"),
+            format!("--sync={sync}"),
+            format!("--http={}", Home::http()),
             format!("--https={}", Home::https()),
             format!("--ingress-class={namespace}"),
             format!("--proxy-accounts={namespace}/{ACCOUNT}"),
             "--log=warn".to_owned(),
         ];
+        let arguments = [&usual[..], more].concat();
         let environment = [("POD_NAMESPACE", namespace.as_str())];
-        let log = self.directory.path().join("controller.log");
-        Process::start(CONTROLLER_ADMIN, &arguments, &environment, &log)
+        Process::start(admin, &arguments, &environment, &self.file(log))
     }
 
     /// The way to a controller that is ready: its root and a token.
@@ -149,6 +187,11 @@ fn text(value: &Value, path: &str) -> anyhow::Result<String> {
     Ok(text
         .with_context(|| format!("there is no {path}"))?
         .to_owned())
+}
+
+/// The address two ports further for each number.
+fn behind(first: SocketAddr, number: u16) -> SocketAddr {
+    SocketAddr::new(first.ip(), first.port() + 2 * number)
 }
 
 const fn local(port: u16) -> SocketAddr {

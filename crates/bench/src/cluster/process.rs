@@ -97,9 +97,17 @@ impl Process {
     /// # Errors
     /// It does not answer.
     pub fn figures(&self) -> anyhow::Result<Figures> {
-        let (status, text) = self.get("/metrics")?;
-        ensure!(status == 200, "/metrics answers {status}");
-        Ok(Figures::parse(&text))
+        Ok(Figures::parse(&self.page("/metrics")?))
+    }
+
+    /// One of its admin pages.
+    ///
+    /// # Errors
+    /// It does not answer, or not with such a page.
+    pub fn page(&self, path: &str) -> anyhow::Result<String> {
+        let (status, text) = self.get(path)?;
+        ensure!(status == 200, "{path} answers {status}");
+        Ok(text)
     }
 
     /// Resident memory now and at its peak, in MiB.
@@ -199,6 +207,15 @@ impl Figures {
         let value = value.with_context(|| format!("there is no counter {name}"))?;
         Ok(*value as u64)
     }
+
+    /// A gauge, by its name without prefix.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn gauge(&self, name: &str) -> anyhow::Result<f64> {
+        let value = self.0.get(&format!("myriad_{name}"));
+        Ok(*value.with_context(|| format!("there is no gauge {name}"))?)
+    }
 }
 
 /// The binary: that of `MYRIAD_BIN`, or the one built beside this program.
@@ -225,5 +242,7 @@ mod tests {
         let figures = Figures::parse(text);
         assert_eq!(figures.counter("sync_commits").unwrap(), 17);
         assert!(figures.counter("sync_proxies").is_err(), "it is a gauge");
+        assert_eq!(figures.gauge("sync_proxies").unwrap(), 2.0);
+        assert!(figures.gauge("sync_commits").is_err(), "it is a counter");
     }
 }

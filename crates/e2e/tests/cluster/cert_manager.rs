@@ -20,6 +20,7 @@ const NEW_CONNECTIONS: [&str; 2] = ["--header", "Connection: close"];
 #[tokio::test]
 async fn a_certificate_is_issued_and_renewed_while_people_ask() {
     let cluster = Cluster::join().await;
+    let _played = cluster.without_cert_manager().await;
     let _endpoint = cluster.backend("shop");
     let solver = std::net::SocketAddr::new(cluster.endpoint().ip(), 8089);
     let _solver = cluster.endpoint_at(solver, KEY);

@@ -2,6 +2,7 @@
 //! then.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use myriad_e2e::cluster::{Api, Cluster, Launch, Process};
@@ -27,7 +28,7 @@ pub(super) fn authority(cluster: &Cluster, hosts: &[String]) -> CertificateAutho
 }
 
 /// A controller that orders there.
-fn controller(cluster: &Cluster, replica: u16, ca: &CertificateAuthority) -> Launch {
+pub(super) fn controller(cluster: &Cluster, replica: u16, ca: &CertificateAuthority) -> Launch {
     cluster
         .controller_launch(replica)
         .set("--acme-directory", ca.directory())
@@ -50,7 +51,12 @@ pub(super) async fn answers(
     ca: &CertificateAuthority,
     host: &str,
 ) -> Option<Answer> {
-    let (root, proxies) = (ca.root().await, cluster.https());
+    answers_by(cluster, ca.root().await, host).await
+}
+
+/// The same, trusting what has this root.
+pub(super) async fn answers_by(cluster: &Cluster, root: PathBuf, host: &str) -> Option<Answer> {
+    let proxies = cluster.https();
     let url = format!("https://{host}:{}/", proxies.port());
     let resolve = [format!("{host}:{}:{}", proxies.port(), proxies.ip())];
     eventually_within(PATIENCE, async || {
@@ -92,7 +98,7 @@ async fn forgotten(cluster: &Cluster, api: &Api) {
 }
 
 /// How many certificates a controller says that it has obtained.
-async fn obtained(cluster: &Cluster, process: &Process) -> u64 {
+pub(super) async fn obtained(cluster: &Cluster, process: &Process) -> u64 {
     let page = cluster.admin(process, "/metrics").await.body;
     let mut lines = page.lines();
     let count = lines.find_map(|it| it.strip_prefix("myriad_acme_issued_total "));

@@ -1,8 +1,9 @@
-//! The owner of a host when an old object is edited to claim it.
+//! The owner of a host when an old object is edited to claim it, and when DNS says whose it is.
 
 use myriad_e2e::Site;
 use myriad_e2e::cluster::{Cluster, Process};
 use myriad_e2e::world::eventually;
+use myriad_lab::bind::{BindServer, BindZone};
 
 #[tokio::test]
 async fn an_old_ingress_that_is_edited_takes_no_host_that_is_served() {
@@ -54,6 +55,65 @@ async fn an_old_ingress_that_is_edited_takes_no_host_that_is_served() {
 
     // It is a claim all the same.
     cluster.delete(&live).await;
+    serves(&cluster, "live.test", "mine").await;
+}
+
+#[tokio::test]
+async fn a_host_is_of_who_is_named_in_its_zone_whichever_controller_leads() {
+    let cluster = Cluster::join().await;
+    let mine = cluster.tenant();
+    let theirs = format!("{mine}-theirs");
+    cluster.kubectl(&["create", "namespace", &theirs]).await;
+    let record = format!("_myriad-host.live IN TXT \"installation=edge.test;namespace={mine}\"");
+    let zones = BindServer::start(&[BindZone {
+        name: "test",
+        records: &record,
+        takes_updates: false,
+    }]);
+    let zones = zones.expect("a server of zones");
+    let launch = cluster
+        .controller_launch(0)
+        .set("--host-proof", "edge.test")
+        .set("--acme-dns-proof", "off")
+        .set("--resolver", zones.address);
+    let pair = cluster.authority.issue(&["live.test", "second.test"]);
+    let site = |host: &str, namespace: &str, text: &str| {
+        let site = Site::new(host).namespace(namespace).class(&cluster.class());
+        let site = site.to(cluster.endpoint()).tls(&pair);
+        site.annotation("myriad.dev/respond", text).yaml()
+    };
+    let controller = launch.start();
+    let proxy = cluster.proxy(0, "proxy", "myriad").await;
+    cluster.ready(&proxy).await;
+    cluster.apply(&site("live.test", &theirs, "theirs")).await;
+    serves(&cluster, "live.test", "theirs").await;
+    // The younger one is named.
+    let own = site("live.test", &mine, "mine");
+    cluster.apply(&own).await;
+    serves(&cluster, "live.test", "mine").await;
+    let home = cluster.home();
+    let texts = "--output=jsonpath={.data.proofs}";
+    let line = [
+        "get",
+        "configmap",
+        "myriad-host-proofs",
+        "--namespace",
+        &home,
+        texts,
+    ];
+    let kept = cluster.kubectl(&line).await;
+    assert!(kept.contains(&format!("live.test {mine} ")), "{kept}");
+
+    // Another controller knows it without DNS, and keeps the host for who makes its Ingress anew.
+    drop(zones);
+    controller.kill().await;
+    let controller = launch.start();
+    followed(&cluster, &controller, &site("second.test", &mine, "mine")).await;
+    let answer = cluster.get("live.test").await;
+    assert!(answer.body.contains("mine"), "{answer:?}");
+    cluster.delete(&own).await;
+    cluster.eventually("live.test", |it| it.status != 200).await;
+    cluster.apply(&own).await;
     serves(&cluster, "live.test", "mine").await;
 }
 

@@ -17,18 +17,22 @@ use super::commands::myriad;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves files with an authority.
-async fn serve(ca: &CertificateAuthority, files: &[(&str, String)], more: &[&str]) -> World {
+pub(super) async fn serve(
+    ca: &CertificateAuthority,
+    files: &[(&str, String)],
+    more: &[&str],
+) -> World {
     let arguments = ca.arguments(&ca.state());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     World::serve_with(Authority::new(), files, &[&arguments[..], more].concat()).await
 }
 
-fn site(backend: &Backend, host: &str) -> Site {
+pub(super) fn site(backend: &Backend, host: &str) -> Site {
     Site::new(host).to(backend.address()).issued_by("default")
 }
 
 /// Asks a host over HTTPS, trusting what the authority issues, until it answers.
-async fn answers(ca: &CertificateAuthority, host: &str) -> Option<Answer> {
+pub(super) async fn answers(ca: &CertificateAuthority, host: &str) -> Option<Answer> {
     let root = ca.root().await;
     let url = format!("https://{host}:{}/", ca.https);
     let resolve = [format!("{host}:{}:127.0.0.1", ca.https)];
@@ -40,7 +44,7 @@ async fn answers(ca: &CertificateAuthority, host: &str) -> Option<Answer> {
 }
 
 /// The findings about a host's Ingress.
-async fn told(world: &World, host: &str, part: &str) -> String {
+pub(super) async fn told(world: &World, host: &str, part: &str) -> String {
     let name = host.replace('.', "-");
     let found = eventually(async || {
         let findings = world.findings().await;

@@ -114,6 +114,32 @@ async fn a_wildcard_is_proven_by_dns_and_other_names_at_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_host_below_a_wildcard_that_is_there_is_served_with_its_certificate() {
+    let parts = Parts::start();
+    let backend = Backend::start("a").await;
+    let files = [("wild.yaml", site(&backend, "*.shop.test").yaml())];
+    let world = parts.serve(&files, &[]).await;
+    parts.answers("any.shop.test").await.expect("it serves");
+    world.write("b.yaml", &site(&backend, "b.shop.test").yaml());
+    let told = eventually(async || {
+        let mut findings = world.findings().await.into_iter();
+        findings.find(|it| it.contains("/b-shop-test"))
+    });
+    let told = told.await.expect("a finding");
+    assert!(told.contains("is not ordered"), "{told}");
+    parts.answers("b.shop.test").await.expect("it serves");
+    assert_eq!(parts.ca.issued(), 1);
+    // Without the wildcard it has one of its own.
+    world.delete("wild.yaml");
+    let own = parts.ca.state();
+    let own = own.join("certificates/default+b-shop-test.json");
+    let issued = eventually_within(PATIENCE, async || own.is_file().then_some(()));
+    issued.await.expect("it has one");
+    parts.answers("b.shop.test").await.expect("it serves");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_tenant_leads_its_challenges_to_a_zone_that_can_be_changed() {
     let parts = Parts::start();
     let backend = Backend::start("a").await;

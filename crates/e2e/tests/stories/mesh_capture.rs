@@ -157,7 +157,11 @@ fn listener(address: &str, protocol: ListenerProtocol, mutual: Option<MutualTls>
         tls: false,
         default_certificate: None,
         protocol,
-        capture: Some(Capture { direction, mutual }),
+        capture: Some(Capture {
+            direction,
+            mutual,
+            detects_hosts: false,
+        }),
     }))
 }
 
@@ -189,6 +193,7 @@ fn stream_route(listener: &str, upstream: &str) -> Value {
         sources: Box::default(),
         destinations: Box::default(),
         rank: 0,
+        behind: 0,
         terminate: false,
         upstreams: shares(upstream),
         idle_timeout: std::time::Duration::ZERO,

@@ -31,6 +31,9 @@ pub struct Capture {
     pub direction: CaptureDirection,
     /// Whether they are mutual TLS of the mesh.
     pub mutual: MutualTls,
+    /// Whether first bytes are looked at only in connections to addresses that are hosts of routes
+    /// of the listener, and in those that no stream route takes; all others are bytes.
+    pub detects_hosts: bool,
 }
 
 /// Which way captured connections go.

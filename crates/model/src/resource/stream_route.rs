@@ -13,6 +13,7 @@ use crate::{Host, Name, WeightedUpstream};
 /// On a listener with TLS, one that does not end TLS takes a handshake before any domain of an
 /// equally specific or broader pattern, and the bytes of the handshake are handed on too. One
 /// that ends TLS takes what comes out of handshakes that a domain has answered, before any route.
+/// One that stands behind others leaves connections to them that they name by their addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamRoute {
     /// The listeners, sorted; the same list is shared by all stream routes that have it.
@@ -25,6 +26,9 @@ pub struct StreamRoute {
     pub destinations: Box<[IpNet]>,
     /// Lower goes first. Translation computes it from the dialect's rules of precedence.
     pub rank: u64,
+    /// The rank below which stream routes of its listener for all names go before it, if they say
+    /// the addresses that clients connect to; 0 for none.
+    pub behind: u64,
     /// Whether TLS ends here, with the certificate of the domain.
     pub terminate: bool,
     /// The upstreams that the stream is sent to, by weight; they have no header edits. None, or

@@ -325,6 +325,7 @@ fn a_capture_that_makes_no_sense_is_refused() {
     let outbound = Capture {
         direction: CaptureDirection::Outbound,
         mutual: MutualTls::Strict,
+        detects_hosts: false,
     };
     assert_eq!(
         with(&|it| it.capture = Some(outbound)),
@@ -357,6 +358,7 @@ proptest! {
             ListenerProtocol::Tcp,
             ListenerProtocol::Detected,
         ]),
+        detects_hosts: bool,
         mutual in prop::option::of(prop::sample::select(vec![
             MutualTls::None,
             MutualTls::Permissive,
@@ -373,7 +375,7 @@ proptest! {
             address: (address, port).into(),
             tls: tls && !is_plain,
             protocol,
-            capture: Some(Capture { direction, mutual }),
+            capture: Some(Capture { direction, mutual, detects_hosts }),
             ..captured()
         };
         let resource = resource(Value::Listener(Box::new(value)));
@@ -420,6 +422,25 @@ fn a_stream_route_that_cannot_be_obeyed_is_refused() {
         Err(WireError::Invalid("length of a list"))
     );
     assert!(with(&|it| it.hosts = Box::default()).is_ok());
+}
+
+#[test]
+fn an_address_of_ipv6_is_a_host_in_one_form_alone() {
+    let text = "[2001:db8::1]";
+    let mut value = stream_route();
+    value.hosts = vec![Host::of_name(text).unwrap()].into();
+    let resource = resource(Value::StreamRoute(Box::new(value)));
+    let bytes = encoded(&resource);
+    assert_eq!(decode(&bytes).as_ref(), Ok(&resource));
+    let mut windows = bytes.windows(text.len());
+    let at = windows.position(|it| it == text.as_bytes());
+    let at = at.expect("it is in there");
+    for other in ["[2001:DB8::1]", "[2001:db8:0:1", "[201:0db8::1]"] {
+        let mut bytes = bytes.to_vec();
+        bytes[at..at + text.len()].copy_from_slice(other.as_bytes());
+        let refused = Err(WireError::Invalid("host"));
+        assert_eq!(decode(&bytes.into()), refused, "{other}");
+    }
 }
 
 #[test]

@@ -3,30 +3,33 @@
 //! Whatever an order has come to since it was last looked at, a step first asks for it, so that one
 //! which is carried out twice does what it would have done once.
 
+mod admission;
+mod trouble;
+mod words;
+
 use std::fmt;
 
 use instant_acme::{
-    Account as AcmeAccount, AccountCredentials, AuthorizationHandle, AuthorizationStatus,
-    CertificateIdentifier, ChallengeStatus, ChallengeType, Error, ExternalAccountKey, Identifier,
-    Key, NewAccount, NewOrder, OrderStatus, Problem,
+    Account as AcmeAccount, AccountCredentials, AuthorizationStatus, CertificateIdentifier,
+    ChallengeStatus, ChallengeType, Error, ExternalAccountKey, Identifier, Key, NewAccount,
+    NewOrder, OrderStatus,
 };
 pub use instant_acme::{BodyWrapper, BytesResponse, Error as HttpError, HttpClient};
+use myriad_model::ChallengeAnswer;
 use rcgen::{
     CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
     RsaKeySize,
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use self::admission::{admit, own_name};
+pub use self::trouble::Busy;
+use self::trouble::{StepError, local, retried, trouble};
+use self::words::{cut, offered, reason};
 use super::{
-    AcmeIssuer, Challenge, ChallengeKind, Directory, KeyKind, MINUTE, Millis, Order, OrderKey,
+    AcmeIssuer, Challenge, ChallengeKind, Directory, KeyKind, Millis, Order, OrderKey,
     RenewalWindow, SECOND, StepOutcome, StepTrouble,
 };
-
-/// How often a step is tried again whose nonce is refused, which says nothing of the step.
-const NONCE_TRIES: usize = 8;
-
-/// The longest words of an authority that are handed on.
-const WORDS_MAX: usize = 600;
 
 /// The longest wait between two looks at an order, while nobody says otherwise.
 const PENDING_MAX: Millis = 15 * SECOND;
@@ -41,19 +44,6 @@ pub struct OpenedAccount {
     pub account: Account,
     /// The credentials, which have its key in them.
     text: String,
-}
-
-/// An answer that says that the authority is busy or broken; a client makes it of a response, so
-/// that the time is not lost which the authority asks for.
-#[derive(Debug, thiserror::Error)]
-#[error("{words}")]
-pub struct Busy {
-    /// The status of the response.
-    pub status: u16,
-    /// The words of the authority.
-    pub words: String,
-    /// How long it wants to be left alone.
-    pub again: Millis,
 }
 
 impl OpenedAccount {
@@ -170,13 +160,14 @@ impl Account {
         }
         let mut placed = self.0.new_order(&wanted).await?;
         if placed.state().status == OrderStatus::Invalid {
-            return Err(StepError::Refused(reason(&mut placed).await));
+            return Err(refused(&mut placed, &order.names).await);
         }
+        admit(&mut placed, &order.names)?;
         let mut challenges = Vec::new();
         let mut authorizations = placed.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
-            let name = authorization.identifier().to_string();
+            let name = own_name(&order.names, &authorization.identifier())?;
             match authorization.status {
                 AuthorizationStatus::Valid => continue,
                 AuthorizationStatus::Pending => {}
@@ -186,13 +177,21 @@ impl Account {
                     )));
                 }
             }
-            let (offered, kind) = (offered(&authorization), issuer.challenge_of(&name));
+            let (offered, kind) = (offered(&authorization), issuer.challenge_of(name));
             let Some(challenge) = authorization.challenge(type_of(kind)) else {
-                return Err(StepError::Refused(format!(
+                return Err(StepError::Refused(cut(format!(
                     "it does not offer {} for {name}, but {offered}",
                     kind.as_str()
-                )));
+                ))));
             };
+            // Records that are there for good need none.
+            let is_bare = kind == ChallengeKind::DnsPersist && challenge.token.is_empty();
+            if !is_bare && !ChallengeAnswer::is_token(&challenge.token) {
+                return Err(StepError::Refused(format!(
+                    "its challenge for {name} has no token of at most {} bytes in base64url",
+                    ChallengeAnswer::TOKEN_BYTES_MAX
+                )));
+            }
             let key = challenge.key_authorization();
             challenges.push(Challenge {
                 name: name.into(),
@@ -207,28 +206,39 @@ impl Account {
         Ok(StepOutcome::Placed(placed.url().into(), challenges))
     }
 
-    /// Tells the authority that the answers are in service.
+    /// Tells the authority that the answers for these names are in service.
     ///
     /// # Errors
     /// See [`StepTrouble`].
-    pub async fn accept(&self, url: &str, issuer: &AcmeIssuer) -> Result<StepOutcome, StepTrouble> {
-        retried(|| self.try_accept(url, issuer)).await
+    pub async fn accept(
+        &self,
+        url: &str,
+        names: &[Box<str>],
+        issuer: &AcmeIssuer,
+    ) -> Result<StepOutcome, StepTrouble> {
+        retried(|| self.try_accept(url, names, issuer)).await
     }
 
-    async fn try_accept(&self, url: &str, issuer: &AcmeIssuer) -> Result<StepOutcome, StepError> {
+    async fn try_accept(
+        &self,
+        url: &str,
+        names: &[Box<str>],
+        issuer: &AcmeIssuer,
+    ) -> Result<StepOutcome, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
-            OrderStatus::Invalid => return Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Invalid => return Err(refused(&mut order, names).await),
             OrderStatus::Pending => {}
             _ => return Ok(StepOutcome::Accepted),
         }
+        admit(&mut order, names)?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
-            let kind = issuer.challenge_of(&authorization.identifier().to_string());
+            let kind = issuer.challenge_of(own_name(names, &authorization.identifier())?);
             let Some(mut challenge) = authorization.challenge(type_of(kind)) else {
                 continue;
             };
@@ -239,29 +249,29 @@ impl Account {
         Ok(StepOutcome::Accepted)
     }
 
-    /// Looks at what the authority says to the answers, so long after the order was placed. Once it
-    /// is content, the certificate gets a key of a kind.
+    /// Looks at what the authority says to the answers for these names, so long after the order was
+    /// placed. Once it is content, the certificate gets a key of a kind.
     ///
     /// # Errors
     /// See [`StepTrouble`].
     pub async fn look(
         &self,
-        url: &str,
-        age: Millis,
+        (url, age): (&str, Millis),
+        names: &[Box<str>],
         kind: KeyKind,
     ) -> Result<StepOutcome, StepTrouble> {
-        retried(|| self.try_look(url, age, kind)).await
+        retried(|| self.try_look((url, age), names, kind)).await
     }
 
     async fn try_look(
         &self,
-        url: &str,
-        age: Millis,
+        (url, age): (&str, Millis),
+        names: &[Box<str>],
         kind: KeyKind,
     ) -> Result<StepOutcome, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
-            OrderStatus::Invalid => Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Invalid => Err(refused(&mut order, names).await),
             OrderStatus::Pending => Ok(StepOutcome::Pending(pause(age))),
             OrderStatus::Ready => {
                 let key = new_key(kind).map_err(|error| StepError::Local(error.to_string()))?;
@@ -295,7 +305,7 @@ impl Account {
     ) -> Result<StepOutcome, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
-            OrderStatus::Invalid => Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Invalid => Err(refused(&mut order, names).await),
             OrderStatus::Pending => Ok(StepOutcome::Pending(SECOND)),
             OrderStatus::Ready => {
                 let request = request(key, names)?;
@@ -328,7 +338,7 @@ impl Account {
     ) -> Result<Result<String, StepOutcome>, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
-            OrderStatus::Invalid => return Err(StepError::Refused(reason(&mut order).await)),
+            OrderStatus::Invalid => return Err(refused(&mut order, names).await),
             OrderStatus::Ready => {
                 let request = request(key, names)?;
                 order.finalize_csr(&request).await?;
@@ -400,58 +410,16 @@ fn type_of(kind: ChallengeKind) -> ChallengeType {
 }
 
 fn new_key(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+    // Where there are two, who asks for one says which.
     match kind {
-        KeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+        KeyKind::EcdsaP256 | KeyKind::EcdsaAndRsa => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
         KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
     }
 }
 
-/// The kinds of challenges that an authority offers for a name, for people.
-fn offered(authorization: &AuthorizationHandle<'_>) -> String {
-    let challenges = authorization.challenges.iter();
-    let kinds = challenges.map(|challenge| match &challenge.r#type {
-        ChallengeType::Http01 => "http-01",
-        ChallengeType::Dns01 => "dns-01",
-        ChallengeType::TlsAlpn01 => "tls-alpn-01",
-        ChallengeType::Unknown(kind) => kind,
-        _ => "others",
-    });
-    let kinds: Vec<&str> = kinds.collect();
-    kinds.join(", ")
-}
-
-/// Why an order is invalid, in the words of the authority: those about its names, or its own.
-async fn reason(order: &mut instant_acme::Order) -> String {
-    let own = order.state().error.as_ref().map(words_of);
-    let mut words = Vec::new();
-    let mut authorizations = order.authorizations();
-    while let Some(Ok(authorization)) = authorizations.next().await {
-        let name = authorization.identifier().to_string();
-        let errors = authorization.challenges.iter();
-        let errors = errors.filter_map(|challenge| challenge.error.as_ref());
-        words.extend(errors.map(|error| format!("{name}: {}", words_of(error))));
-    }
-    if words.is_empty() {
-        words.extend(own);
-    }
-    match words.is_empty() {
-        true => "it does not say why".to_owned(),
-        false => cut(words.join("; ")),
-    }
-}
-
-fn words_of(problem: &Problem) -> String {
-    let detail = problem.detail.as_deref().unwrap_or("without a word");
-    let kind = problem.r#type.as_deref().unwrap_or_default();
-    let kind = kind.rsplit(':').next().unwrap_or_default();
-    let more = problem.subproblems.iter();
-    let more: String = more.map(|it| format!("; {it}")).collect();
-    cut(format!("{detail} ({kind}){more}"))
-}
-
-fn cut(mut words: String) -> String {
-    words.truncate(words.floor_char_boundary(WORDS_MAX));
-    words
+/// The refusal of an order of these names that is invalid.
+async fn refused(order: &mut instant_acme::Order, names: &[Box<str>]) -> StepError {
+    StepError::Refused(reason(order, names.len()).await)
 }
 
 fn request(key: &OrderKey, names: &[Box<str>]) -> Result<Vec<u8>, StepError> {
@@ -469,87 +437,27 @@ fn pause(age: Millis) -> Millis {
     (age / 4).clamp(100, PENDING_MAX)
 }
 
-/// Why a step fails, before it is known what that means to its order.
-enum StepError {
-    Acme(Error),
-    Refused(String),
-    Lost(String),
-    Local(String),
-}
-
-impl From<Error> for StepError {
-    fn from(error: Error) -> Self {
-        StepError::Acme(error)
-    }
-}
-
-/// Carries a step out, again where only its nonce is refused.
-async fn retried<T, F>(mut step: impl FnMut() -> F) -> Result<T, StepTrouble>
-where
-    F: Future<Output = Result<T, StepError>>,
-{
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match step().await {
-            Ok(outcome) => return Ok(outcome),
-            Err(StepError::Acme(error)) if is_nonce(&error) && tries < NONCE_TRIES => {}
-            Err(StepError::Acme(error)) => return Err(trouble(error)),
-            Err(StepError::Refused(words)) => return Err(StepTrouble::Refused(words)),
-            Err(StepError::Lost(words)) => return Err(StepTrouble::Lost(words)),
-            Err(StepError::Local(words)) => return Err(StepTrouble::Local(words)),
-        }
-    }
-}
-
-fn kind_of(problem: &Problem) -> &str {
-    let kind = problem.r#type.as_deref().unwrap_or_default();
-    kind.strip_prefix("urn:ietf:params:acme:error:")
-        .unwrap_or_default()
-}
-
-fn is_nonce(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if kind_of(problem) == "badNonce")
-}
-
-fn local(error: &Error) -> StepTrouble {
-    StepTrouble::Local(error.to_string())
-}
-
-/// The trouble that an error means.
-fn trouble(error: Error) -> StepTrouble {
-    match error {
-        Error::Api(problem) => {
-            let words = words_of(&problem);
-            match (kind_of(&problem), problem.status.unwrap_or_default()) {
-                ("rateLimited", _) | (_, 429) => StepTrouble::Limited(words, MINUTE),
-                ("badNonce" | "serverInternal", _) | (_, 500..) => {
-                    StepTrouble::Unreachable(words, 0)
-                }
-                ("accountDoesNotExist", _) | (_, 404) => StepTrouble::Lost(words),
-                _ => StepTrouble::Refused(words),
-            }
-        }
-        Error::Unsupported(what) => StepTrouble::Refused(format!("it does not support {what}")),
-        Error::Crypto | Error::KeyRejected => local(&error),
-        Error::Other(other) => match other.downcast_ref::<Busy>() {
-            Some(busy) if busy.status == 429 => {
-                StepTrouble::Limited(cut(busy.words.clone()), busy.again)
-            }
-            Some(busy) => StepTrouble::Unreachable(cut(busy.words.clone()), busy.again),
-            None => StepTrouble::Unreachable(cut(other.to_string()), 0),
-        },
-        other => StepTrouble::Unreachable(cut(other.to_string()), 0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use instant_acme::Identifier;
     use rcgen::{CertificateSigningRequestParams, SanType};
     use rustls_pki_types::CertificateSigningRequestDer;
 
-    use super::{new_key, request};
+    use super::{identifier, new_key, request};
     use crate::acme::{KeyKind, OrderKey};
+
+    #[test]
+    fn an_address_is_ordered_as_one_and_comes_back_as_it_was_written() {
+        for (name, is_address) in [
+            ("a.example", false),
+            ("192.0.2.7", true),
+            ("2001:db8::7", true),
+        ] {
+            let found = identifier(name);
+            assert_eq!(matches!(found, Identifier::Ip(_)), is_address, "{name}");
+            assert_eq!(found.authorized(false).to_string(), name);
+        }
+    }
 
     #[test]
     fn a_request_has_the_names_and_the_key_that_were_asked_for() {
@@ -557,18 +465,22 @@ mod tests {
             let key = new_key(kind).unwrap().serialize_der();
             assert!(key.len() > bytes_min, "{kind:?}");
             let key = OrderKey::new(key);
-            let names: Vec<Box<str>> = vec!["*.a.example".into(), "192.0.2.7".into()];
+            let names = ["*.a.example", "192.0.2.7", "2001:db8::7"];
+            let names: Vec<Box<str>> = names.map(Box::from).into();
             let Ok(der) = request(&key, &names) else {
                 panic!("no request for {kind:?}")
             };
             let der = CertificateSigningRequestDer::from(der);
             let read = CertificateSigningRequestParams::from_der(&der).unwrap();
-            let names = read.params.subject_alt_names;
-            let [SanType::DnsName(name), SanType::IpAddress(address)] = &*names else {
-                panic!("{names:?}")
-            };
-            assert_eq!(name.as_str(), "*.a.example");
-            assert_eq!(address.to_string(), "192.0.2.7");
+            let found = read.params.subject_alt_names.into_iter();
+            let found = found.map(|name| match name {
+                SanType::DnsName(name) => name.as_str().to_owned(),
+                SanType::IpAddress(address) => format!("address {address}"),
+                other => panic!("{other:?}"),
+            });
+            let found: Vec<String> = found.collect();
+            let addresses = ["address 192.0.2.7", "address 2001:db8::7"];
+            assert_eq!(found, ["*.a.example", addresses[0], addresses[1]]);
         }
     }
 }

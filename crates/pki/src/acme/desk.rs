@@ -1,32 +1,41 @@
 //! The desk: what is done next for which certificate. It has no clock, no file and no connection.
 //!
-//! - Every certificate is for itself. One that fails waits longer each time, and gives way to those
-//!   that have not failed.
+//! - Every certificate is for itself. One that fails waits longer each time, and has half of the
+//!   places and turns at most where others wait that have not failed.
+//! - Namespaces take turns: at places, at the orders of an authority, and at those for a registered
+//!   domain. One that waits alone has all of them.
 //! - An authority is asked for no more orders than its budget has, no more at a time than there are
 //!   places, and for nothing while it is in trouble.
 //! - An order says by its stage what is next, so that after a crash it goes on where it was kept.
 
+mod authorities;
+mod clock;
+mod counting;
+mod members;
 mod places;
 mod results;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::authorities::Authorities;
+use self::members::Members;
 use super::budget::Budget;
-use super::directory::{AuthorityState, Line, Places};
+use super::directory::AuthorityState;
+use super::turns::Places;
 use super::{
     AcmeIssuer, Challenge, DAY, DnsRecord, HOUR, HeldCertificate, Millis, Order, OrderKey,
-    OrderStage, RenewalWindow, registered_domain,
+    OrderStage, RenewalWindow, SpentBudget,
 };
 
 /// The bounds of a desk.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Names that are looked at together, before an authority is asked for anything.
+    /// Orders whose names are looked at together, before an authority is asked for anything or told
+    /// that it can look as well.
     pub proofs_max: usize,
     /// Requests to one authority at a time.
     pub steps_max: usize,
@@ -34,9 +43,11 @@ pub struct Bounds {
     pub open_max: usize,
     /// New orders at one authority in three hours.
     pub orders_per_authority: u32,
-    /// New orders for one registered domain in a week; renewals that an authority has asked for
-    /// are not counted.
+    /// New orders for one registered domain in a week, at one authority; renewals that it has asked
+    /// for are not counted.
     pub orders_per_domain: u32,
+    /// The longest time between two looks at when an authority wants a certificate renewed.
+    pub look_max: Millis,
 }
 
 impl Default for Bounds {
@@ -47,6 +58,7 @@ impl Default for Bounds {
             open_max: 2_000,
             orders_per_authority: 300,
             orders_per_domain: 50,
+            look_max: DAY,
         }
     }
 }
@@ -73,6 +85,8 @@ pub struct Task {
     pub order: Option<Box<Order>>,
     /// Whether the order has to be kept before the step.
     pub keep: bool,
+    /// Whether a certificate is there whose place another one takes.
+    pub is_renewal: bool,
     has_failed: bool,
 }
 
@@ -172,6 +186,9 @@ pub struct DeskCounts {
     pub open: usize,
     /// Orders that failed and wait for their next try.
     pub failing: usize,
+    /// Certificates that are there and whose place others are to take: those of which it is known
+    /// that their time has come.
+    pub renewing: usize,
 }
 
 /// The desk.
@@ -179,14 +196,30 @@ pub struct Desk {
     bounds: Bounds,
     seed: u64,
     issuers: BTreeMap<Box<str>, AcmeIssuer>,
-    certificates: HashMap<Arc<str>, Entry>,
+    /// Some 600 bytes for each that waits for its renewal, with its names and its places below.
+    certificates: HashMap<Arc<str>, Box<Entry>>,
+    /// The certificates that are wanted, by their issuers.
+    members: Members,
+    /// The orders that were restored, until it is known which certificates are wanted.
+    restored: Vec<Arc<str>>,
+    /// Certificates by the moments at which they are looked at.
     timers: BTreeSet<(Millis, Arc<str>)>,
     proofs: Places,
-    authorities: BTreeMap<Box<str>, AuthorityState>,
-    /// Budgets of registered domains for which something was ordered of late.
-    domains: HashMap<Box<str>, Budget>,
+    authorities: Authorities,
     tickets: u64,
+    /// How many certificates count in which figure, in the order of [`DeskCounts`].
+    figures: [usize; FIGURES],
+    visits: u64,
+    /// The latest moment that was told.
+    latest: Millis,
 }
+
+/// How many figures there are in [`DeskCounts`].
+const FIGURES: usize = 5;
+
+/// The most certificates that are looked at in one turn because their time or another issuer has
+/// come; the others follow in the next ones.
+const VISITS_MAX: usize = 256;
 
 /// One certificate.
 #[derive(Default)]
@@ -196,7 +229,7 @@ struct Entry {
     window: Option<RenewalWindow>,
     /// When the window is looked at next.
     look_at: Millis,
-    order: Option<Order>,
+    order: Option<Box<Order>>,
     /// Whether the order has changed since it was kept.
     is_changed: bool,
     /// Whether any state of the order is kept.
@@ -205,7 +238,9 @@ struct Entry {
     /// while nobody gave them.
     is_found: bool,
     /// The directory of the authority where it counts among the open orders.
-    counted: Option<Box<str>>,
+    counted: Option<Arc<str>>,
+    /// The figures that it counts in.
+    figures: [bool; FIGURES],
     state: Wait,
     timer: Option<Millis>,
     /// Whether people are told of a trouble.
@@ -237,12 +272,17 @@ enum Belongs {
     Steps(Box<str>),
 }
 
+/// The most bytes of a directory that orders are counted at by what was kept of them.
+const DIRECTORY_BYTES_MAX: usize = 4 << 10;
+
 /// The span of the budget of an authority, and of a registered domain.
 const AUTHORITY_SPAN: Millis = 3 * HOUR;
 const DOMAIN_SPAN: Millis = 7 * DAY;
 
-/// How far apart the first looks at renewal windows are.
+/// How far apart the first looks at renewal windows are, and how long they take at most, however
+/// many there are.
 const LOOK_INTERVAL: Millis = 50;
+const LOOKS_SPAN: Millis = 6 * HOUR;
 
 impl Desk {
     /// A desk that nothing is wanted of. Equal seeds do alike.
@@ -252,36 +292,62 @@ impl Desk {
             seed,
             issuers: BTreeMap::new(),
             certificates: HashMap::new(),
+            members: Members::default(),
+            restored: Vec::new(),
             timers: BTreeSet::new(),
             proofs: Places::new(bounds.proofs_max),
-            authorities: BTreeMap::new(),
-            domains: HashMap::new(),
+            authorities: Authorities::new(
+                (bounds.steps_max, bounds.open_max),
+                (
+                    Budget::new(bounds.orders_per_authority, AUTHORITY_SPAN),
+                    Budget::new(bounds.orders_per_domain, DOMAIN_SPAN),
+                ),
+            ),
             tickets: 0,
+            figures: [0; FIGURES],
+            visits: 0,
+            latest: Millis::MIN,
         }
     }
 
-    /// Adds an issuer, or puts it in the place of that of its name.
+    /// Adds an issuer, or puts it in the place of that of its name. Its certificates are looked at
+    /// from now on, a few in each turn.
     pub fn put_issuer(&mut self, name: &str, issuer: AcmeIssuer, now: Millis) -> Vec<Effect> {
+        let before = self.issuers.get(name);
+        if before == Some(&issuer) {
+            return Vec::new();
+        }
+        self.authorities.name(before, Some(&issuer), now);
         self.issuers.insert(name.into(), issuer);
-        self.wake_those_of(name, now)
+        self.members.visit(name);
+        self.visit_members(now)
     }
 
     /// Takes an issuer away. Certificates that are there stay, and nothing is ordered.
     pub fn remove_issuer(&mut self, name: &str, now: Millis) -> Vec<Effect> {
-        self.issuers.remove(name);
-        self.wake_those_of(name, now)
+        let before = self.issuers.remove(name);
+        self.authorities.name(before.as_ref(), None, now);
+        self.members.visit(name);
+        self.visit_members(now)
     }
 
-    fn wake_those_of(&mut self, name: &str, now: Millis) -> Vec<Effect> {
-        let entries = self.certificates.iter();
-        let is_of = |entry: &Entry| entry.wish.as_ref().is_some_and(|it| *it.issuer == *name);
-        let of_it = entries.filter(|(_, entry)| is_of(entry));
-        let ids: Vec<Arc<str>> = of_it.map(|(id, _)| id.clone()).collect();
+    /// Looks at certificates whose issuer has changed, as many as one turn may have.
+    fn visit_members(&mut self, now: Millis) -> Vec<Effect> {
+        let ids = self.members.next(VISITS_MAX);
         ids.iter().flat_map(|id| self.settle(id, now)).collect()
     }
 
+    /// Takes in what was kept of the budgets of an authority, before any order.
+    pub fn restore_spent(&mut self, spent: &SpentBudget, now: Millis) {
+        let restore = |it: &mut AuthorityState| it.restore(spent, now);
+        self.authorities.change(&spent.directory, now, restore);
+    }
+
     /// Takes in an order that was kept, before anything is wanted.
-    pub fn restore_order(&mut self, order: Order, now: Millis) {
+    pub fn restore_order(&mut self, mut order: Order, now: Millis) {
+        let fast = order.placed_at.saturating_sub(now).max(0);
+        order.placed_at -= fast;
+        order.not_before = order.not_before.saturating_sub(fast);
         let (names, directory, placed_at) = (
             order.names.clone(),
             order.directory.clone(),
@@ -289,38 +355,70 @@ impl Desk {
         );
         // The certificate of one that is over counts for it.
         let is_over = order.stage == OrderStage::Leaving;
-        if placed_at > 0 && order.replaces.is_none() && !is_over {
+        let authority = self.authorities.get(&directory);
+        let is_noted = authority.is_some_and(|it| placed_at <= it.noted_at);
+        if placed_at > 0 && order.replaces.is_none() && !is_over && !is_noted {
             self.note_placed(&names, &directory, placed_at, now);
         }
         let is_open = order.stage.is_open();
         if is_open {
-            self.authority(&directory).open += 1;
+            self.authorities.change(&directory, now, |it| it.open += 1);
         }
-        let entry = self.certificates.entry(order.id.clone()).or_default();
-        entry.counted = is_open.then_some(directory);
+        let id = order.id.clone();
+        let entry = self.certificates.entry(id.clone()).or_default();
+        entry.counted = is_open.then(|| Arc::from(&*directory));
         entry.is_kept = true;
         entry.is_found = order.stage.placed().is_some();
-        entry.order = Some(order);
+        entry.order = Some(Box::new(order));
+        self.count(&id);
+        self.restored.push(id);
     }
 
-    /// Takes in a certificate that is there.
+    /// Takes in a certificate that is there. When it was ordered counts in budgets, and is to be
+    /// told only where it was kept by whoever runs the desk.
     pub fn restore_certificate(&mut self, id: &Arc<str>, held: HeldCertificate, now: Millis) {
         if let (Some(directory), Some(placed_at)) = (held.directory.clone(), held.placed_at) {
             self.note_placed(&held.names, &directory, placed_at, now);
         }
-        // The first looks after a start do not come all at once.
+        // The first looks after a start do not come all at once, and none is put off for long.
         let before = i64::try_from(self.certificates.len()).unwrap_or(i64::MAX);
+        let span = LOOKS_SPAN.min(self.bounds.look_max);
+        let latest = span * Millis::from(share_of(id)) / Millis::from(u16::MAX);
+        let wait = before.saturating_mul(LOOK_INTERVAL).min(latest);
         let entry = self.certificates.entry(id.clone()).or_default();
-        entry.look_at = now.saturating_add(before.saturating_mul(LOOK_INTERVAL));
+        entry.look_at = now.saturating_add(wait);
         entry.held = Some(held);
+        self.count(id);
     }
 
     /// Forgets the orders of certificates that nobody wants, once it is known what is wanted.
     pub fn sweep(&mut self, now: Millis) -> Vec<Effect> {
-        let entries = self.certificates.iter();
-        let unwanted = entries.filter(|(_, entry)| entry.wish.is_none());
-        let ids: Vec<Arc<str>> = unwanted.map(|(id, _)| id.clone()).collect();
+        let mut ids = std::mem::take(&mut self.restored);
+        let is_unwanted = |id: &Arc<str>| {
+            let entry = self.certificates.get(id);
+            entry.is_some_and(|entry| entry.wish.is_none())
+        };
+        ids.retain(is_unwanted);
         ids.iter().flat_map(|id| self.settle(id, now)).collect()
+    }
+
+    /// Forgets certificates that are over and that nobody wants, and returns them: a walk over all,
+    /// for once.
+    pub fn forget_over(&mut self, now: Millis) -> Vec<Arc<str>> {
+        let is_over = |entry: &Entry| {
+            let is_over = entry.held.as_ref().is_some_and(|held| held.until <= now);
+            is_over && entry.wish.is_none() && entry.order.is_none()
+        };
+        let all = self.certificates.iter();
+        let over = all.filter(|(_, entry)| is_over(entry));
+        let ids: Vec<Arc<str>> = over.map(|(id, _)| id.clone()).collect();
+        for id in &ids {
+            if let Some(entry) = self.certificates.get_mut(id) {
+                entry.held = None;
+            }
+            self.count(id);
+        }
+        ids
     }
 
     /// A certificate is wanted.
@@ -329,7 +427,13 @@ impl Desk {
         if entry.wish.as_ref() == Some(&wish) {
             return Vec::new();
         }
-        entry.wish = Some(wish);
+        self.members.add(&wish.issuer, id);
+        let issuer = wish.issuer.clone();
+        if let Some(before) = entry.wish.replace(wish)
+            && before.issuer != issuer
+        {
+            self.members.remove(&before.issuer, id);
+        }
         self.settle(id, now)
     }
 
@@ -338,7 +442,9 @@ impl Desk {
         let Some(entry) = self.certificates.get_mut(id) else {
             return Vec::new();
         };
-        entry.wish = None;
+        if let Some(before) = entry.wish.take() {
+            self.members.remove(&before.issuer, id);
+        }
         self.settle(id, now)
     }
 
@@ -355,11 +461,14 @@ impl Desk {
     /// The next step that may be carried out, if there is one. It is for whoever runs the desk to
     /// call [`Desk::done`] with what came of it.
     pub fn next(&mut self, now: Millis) -> (Option<Task>, Vec<Effect>) {
-        let mut effects = Vec::new();
-        while let Some((moment, id)) = self.timers.first().cloned() {
-            if moment > now {
+        let mut effects = self.note_time(now);
+        effects.extend(self.visit_members(now));
+        self.authorities.forget(now);
+        for _ in 0..VISITS_MAX {
+            let first = self.timers.first().filter(|(moment, _)| *moment <= now);
+            let Some((_, id)) = first.cloned() else {
                 break;
-            }
+            };
             self.timers.pop_first();
             if let Some(entry) = self.certificates.get_mut(&id) {
                 entry.timer = None;
@@ -373,76 +482,33 @@ impl Desk {
     pub fn due(&self) -> Option<Millis> {
         let timer = self.timers.first().map(|(moment, _)| *moment);
         let proofs = self.proofs.has_next().then_some(Millis::MIN);
-        let of_authorities = self.authorities.values();
-        let of_authorities = of_authorities.filter_map(|it| it.due(self.bounds.open_max));
-        timer.into_iter().chain(proofs).chain(of_authorities).min()
+        let members = self.members.is_visiting().then_some(Millis::MIN);
+        let others = [timer, proofs, members, self.authorities.due()];
+        others.into_iter().flatten().min()
     }
 
-    /// Numbers for metrics: a walk over all certificates.
-    pub fn counts(&self) -> DeskCounts {
-        let mut counts = DeskCounts::default();
-        for entry in self.certificates.values() {
-            counts.wanted += usize::from(entry.wish.is_some());
-            counts.held += usize::from(entry.wish.is_some() && entry.held.is_some());
-            let order = entry.order.as_ref();
-            counts.failing += usize::from(order.is_some_and(|order| order.failures > 0));
-            counts.open += usize::from(order.is_some_and(|order| order.stage.is_open()));
-        }
-        counts
-    }
-
-    fn authority(&mut self, url: &str) -> &mut AuthorityState {
-        let bounds = self.bounds;
-        self.authorities
-            .entry(url.into())
-            .or_insert_with(|| AuthorityState {
-                placing: Line::default(),
-                steps: Places::new(bounds.steps_max),
-                budget: Budget::new(bounds.orders_per_authority, AUTHORITY_SPAN),
-                open: 0,
-                troubles: 0,
-                not_before: Millis::MIN,
-            })
-    }
-
-    fn domain_budget(&self, domain: &str) -> Budget {
-        let known = self.domains.get(domain).copied();
-        known.unwrap_or_else(|| Budget::new(self.bounds.orders_per_domain, DOMAIN_SPAN))
+    /// How often a certificate was looked at since the desk began: the measure of its work.
+    pub fn visits(&self) -> u64 {
+        self.visits
     }
 
     /// Counts an order that was placed, where that is not too long ago to matter.
     fn note_placed(&mut self, names: &[Box<str>], directory: &str, at: Millis, now: Millis) {
-        let is_recent = |span: Millis| (now.saturating_sub(span)..=now).contains(&at);
-        if is_recent(AUTHORITY_SPAN) {
-            self.authority(directory).budget.spend(at);
-        }
-        if is_recent(DOMAIN_SPAN) {
-            self.spend_domains(names, at);
-        }
-    }
-
-    fn spend_domains(&mut self, names: &[Box<str>], now: Millis) {
-        for domain in domains_of(names) {
-            let mut budget = self.domain_budget(&domain);
-            budget.spend(now);
-            let is_new = self.domains.insert(domain.into(), budget).is_none();
-            // Whoever has all of its budget needs no row; amortised over the rows that came.
-            if is_new && self.domains.len().is_power_of_two() {
-                self.domains.retain(|_, budget| !budget.is_whole(now));
-            }
+        let is_recent = now.saturating_sub(AUTHORITY_SPAN.max(DOMAIN_SPAN)) <= at;
+        if is_recent && directory.len() <= DIRECTORY_BYTES_MAX {
+            let note = |it: &mut AuthorityState| it.note(names, at, now);
+            self.authorities.change(directory, now, note);
         }
     }
 
     /// Takes back what a placing has spent that nobody took.
-    fn give_back_placing(&mut self, order: &Order) {
-        self.authority(&order.directory).budget.give_back();
-        if order.replaces.is_none() {
-            for domain in domains_of(&order.names) {
-                if let Some(budget) = self.domains.get_mut(domain.as_ref()) {
-                    budget.give_back();
-                }
+    fn give_back_placing(&mut self, order: &Order, now: Millis) {
+        self.authorities.change(&order.directory, now, |it| {
+            it.budget.give_back();
+            if order.replaces.is_none() {
+                it.domains.give_back(&order.names);
             }
-        }
+        });
     }
 
     /// A number between 0 and the largest, another one each time.
@@ -452,11 +518,6 @@ impl Desk {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed >> 32) as u32
     }
-}
-
-/// The registered domains of names, each once.
-fn domains_of(names: &[Box<str>]) -> BTreeSet<Cow<'_, str>> {
-    names.iter().map(|name| registered_domain(name)).collect()
 }
 
 /// The share of a span that belongs to a certificate: the same each time, and another one for most

@@ -1,90 +1,10 @@
 //! How it is with one authority: what it may still be asked for, and whether it answers.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use super::Millis;
 use super::budget::Budget;
-
-/// A certificate that waits, and the number of its wait.
-pub(super) type Waiting = (Arc<str>, u64);
-
-/// The certificates that wait for a place of one kind: those that never failed go first.
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    fresh: VecDeque<Waiting>,
-    failed: VecDeque<Waiting>,
-}
-
-impl Line {
-    pub(super) fn push(&mut self, waiting: Waiting, has_failed: bool) {
-        match has_failed {
-            true => self.failed.push_back(waiting),
-            false => self.fresh.push_back(waiting),
-        }
-    }
-
-    /// The next one. One that failed before gets a place only where there are some to spare.
-    pub(super) fn pop(&mut self, may_have_failed: bool) -> Option<Waiting> {
-        let fresh = self.fresh.pop_front();
-        fresh.or_else(|| may_have_failed.then(|| self.failed.pop_front()).flatten())
-    }
-
-    pub(super) fn has_next(&self, may_have_failed: bool) -> bool {
-        !self.fresh.is_empty() || may_have_failed && !self.failed.is_empty()
-    }
-}
-
-/// The places of one kind, half of which those may have that failed before: they wait longest for
-/// an answer, and nobody else shall wait behind them.
-#[derive(Debug)]
-pub(super) struct Places {
-    pub(super) line: Line,
-    max: usize,
-    taken: usize,
-    taken_by_failed: usize,
-}
-
-impl Places {
-    pub(super) fn new(max: usize) -> Self {
-        Places {
-            line: Line::default(),
-            max: max.max(2),
-            taken: 0,
-            taken_by_failed: 0,
-        }
-    }
-
-    pub(super) fn may_have_failed(&self) -> bool {
-        self.taken_by_failed < self.max / 2
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.taken >= self.max
-    }
-
-    pub(super) fn has_next(&self) -> bool {
-        !self.is_full() && self.line.has_next(self.may_have_failed())
-    }
-
-    /// The next one that there is a place for.
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
-        match self.is_full() {
-            true => None,
-            false => self.line.pop(self.may_have_failed()),
-        }
-    }
-
-    pub(super) fn take(&mut self, has_failed: bool) {
-        self.taken += 1;
-        self.taken_by_failed += usize::from(has_failed);
-    }
-
-    pub(super) fn give_back(&mut self, has_failed: bool) {
-        self.taken = self.taken.saturating_sub(1);
-        self.taken_by_failed = self.taken_by_failed.saturating_sub(usize::from(has_failed));
-    }
-}
+use super::domains::DomainBudgets;
+use super::spent::SpentBudget;
+use super::turns::{Line, Places, Waiting};
 
 /// One authority.
 #[derive(Debug)]
@@ -95,17 +15,135 @@ pub(super) struct AuthorityState {
     pub(super) steps: Places,
     /// Orders that it may still be asked for.
     pub(super) budget: Budget,
+    /// The part of them that each registered domain may have.
+    pub(super) domains: DomainBudgets,
+    /// Until when orders are counted in the budgets by what was kept of those.
+    pub(super) noted_at: Millis,
     /// Orders that are placed and not over.
     pub(super) open: usize,
     /// How often it was in trouble, one time behind the other.
     pub(super) troubles: u32,
     /// When it may be asked again.
     pub(super) not_before: Millis,
+    /// How many issuers name it, each as often as it does.
+    pub(super) named: usize,
+    /// Whether its last place was for a step of an order that is placed.
+    was_step: bool,
+    /// How it stood when it was last arranged among the others.
+    pub(super) standing: Standing,
+}
+
+/// How an authority stands among the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has work under way, or an issuer that names it.
+    #[default]
+    Kept,
+    /// Something waits that it can be asked for at this moment.
+    Ready(Millis),
+    /// Nobody names it and nothing is under way, so that it can be forgotten at this moment.
+    Left(Millis),
 }
 
 impl AuthorityState {
+    /// One that was never asked for anything, with its budget and that of a registered domain.
+    pub(super) fn new(steps_max: usize, (budget, of_domain): (Budget, Budget)) -> Self {
+        AuthorityState {
+            placing: Line::default(),
+            steps: Places::new(steps_max),
+            budget,
+            domains: DomainBudgets::new(of_domain),
+            noted_at: Millis::MIN,
+            open: 0,
+            troubles: 0,
+            not_before: Millis::MIN,
+            named: 0,
+            was_step: false,
+            standing: Standing::default(),
+        }
+    }
+
+    /// The next certificate that there is a place for, and whether it is one whose order is to be
+    /// placed. Those have every other turn, however many steps others wait for.
+    pub(super) fn pop(&mut self, open_max: usize, now: Millis) -> Option<(Waiting, bool)> {
+        let step = |it: &mut Self| it.steps.pop().map(|waiting| (waiting, false));
+        let place = |it: &mut Self| Some((it.pop_placing(open_max, now)?, true));
+        let popped = match self.was_step {
+            true => place(self).or_else(|| step(self)),
+            false => step(self).or_else(|| place(self)),
+        };
+        self.was_step = popped.as_ref().is_some_and(|(_, is_placing)| !is_placing);
+        popped
+    }
+
+    /// Counts an order that is placed now, for a certificate of a namespace; in the budgets of its
+    /// domains where it counts there. Returns what is spent with it.
+    pub(super) fn spend(
+        &mut self,
+        (names, is_counted): (&[Box<str>], bool),
+        namespace: &str,
+        now: Millis,
+    ) -> SpentBudget {
+        self.budget.spend(now);
+        let counted = match is_counted {
+            true => names,
+            false => &[],
+        };
+        SpentBudget {
+            directory: Box::default(),
+            noted_at: now,
+            whole_at: self.budget.whole_at(),
+            domains: self.domains.spend(counted, namespace, now),
+        }
+    }
+
+    /// Counts an order that was placed before, where that is not too long ago to matter.
+    pub(super) fn note(&mut self, names: &[Box<str>], at: Millis, now: Millis) {
+        // A clock that was fast has said so of one in the future.
+        let at = at.min(now);
+        let is_recent = |span: Millis| now.saturating_sub(span) <= at;
+        if is_recent(self.budget.span()) {
+            self.budget.spend_at(at, now);
+        }
+        if is_recent(self.domains.span()) {
+            self.domains.note(names, at, now);
+        }
+    }
+
+    /// Takes in what was kept of its budgets.
+    pub(super) fn restore(&mut self, spent: &SpentBudget, now: Millis) {
+        self.noted_at = self.noted_at.max(spent.noted_at.min(now));
+        self.budget.restore(spent.whole_at, now);
+        for (domain, whole_at) in &spent.domains {
+            self.domains.restore(domain, *whole_at, now);
+        }
+    }
+
+    /// The clock was set back by so much, to this moment.
+    pub(super) fn turn_back(&mut self, back: Millis, now: Millis) {
+        self.budget.turn_back(back, now);
+        self.domains.turn_back(back, now);
+        if self.not_before > now {
+            self.not_before = self.not_before.saturating_sub(back);
+        }
+    }
+
+    /// How it stands now.
+    pub(super) fn standing_now(&self, open_max: usize) -> Standing {
+        let is_waited_for = self.placing.has_next(true) || self.steps.is_waited_for();
+        let is_at_work = is_waited_for || self.open > 0 || self.steps.is_taken();
+        match self.due(open_max) {
+            Some(due) => Standing::Ready(due),
+            None if self.named > 0 || is_at_work => Standing::Kept,
+            None => {
+                let whole_at = self.budget.whole_at().max(self.domains.whole_at());
+                Standing::Left(whole_at.max(self.not_before))
+            }
+        }
+    }
+
     /// The next order to be placed, where it may be asked for one.
-    pub(super) fn pop_placing(&mut self, open_max: usize, now: Millis) -> Option<Waiting> {
+    fn pop_placing(&mut self, open_max: usize, now: Millis) -> Option<Waiting> {
         let may_place = self.budget.free_at() <= now && self.open < open_max;
         match may_place && !self.steps.is_full() {
             true => self.placing.pop(self.steps.may_have_failed()),
@@ -114,7 +152,7 @@ impl AuthorityState {
     }
 
     /// When it can next be asked for something though nothing else happens before.
-    pub(super) fn due(&self, open_max: usize) -> Option<Millis> {
+    fn due(&self, open_max: usize) -> Option<Millis> {
         let may_have_failed = self.steps.may_have_failed();
         let can_place =
             self.placing.has_next(may_have_failed) && self.open < open_max && !self.steps.is_full();

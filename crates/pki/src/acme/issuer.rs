@@ -21,6 +21,11 @@ pub struct AcmeIssuer {
 }
 
 impl AcmeIssuer {
+    /// Whether it provides two certificates for each name.
+    pub fn gives_pair(&self) -> bool {
+        self.key == KeyKind::EcdsaAndRsa
+    }
+
     /// The proof of one name: a wildcard can be proven by DNS alone.
     pub fn challenge_of(&self, name: &str) -> ChallengeKind {
         let by_dns = name.starts_with("*.") && self.dns.is_some() && !self.challenge.is_in_dns();
@@ -83,20 +88,35 @@ pub enum KeyKind {
     EcdsaP256,
     /// RSA with 2,048 bits, for clients that know nothing else.
     Rsa2048,
+    /// Two certificates for each name, of both.
+    EcdsaAndRsa,
 }
 
 impl KeyKind {
+    const ALL: [KeyKind; 3] = [KeyKind::EcdsaP256, KeyKind::Rsa2048, KeyKind::EcdsaAndRsa];
+
     /// The name that people have for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             KeyKind::EcdsaP256 => "ecdsa-p256",
             KeyKind::Rsa2048 => "rsa-2048",
+            KeyKind::EcdsaAndRsa => "ecdsa-and-rsa",
+        }
+    }
+
+    /// The kind of one certificate: the second of two is of RSA.
+    #[must_use]
+    pub fn of_certificate(self, is_second: bool) -> Self {
+        match self {
+            KeyKind::EcdsaAndRsa if is_second => KeyKind::Rsa2048,
+            KeyKind::EcdsaAndRsa => KeyKind::EcdsaP256,
+            one => one,
         }
     }
 
     /// The kind of this name.
     pub fn from_word(word: &str) -> Option<Self> {
-        let mut all = [KeyKind::EcdsaP256, KeyKind::Rsa2048].into_iter();
+        let mut all = KeyKind::ALL.into_iter();
         all.find(|kind| kind.as_str() == word)
     }
 }
@@ -186,9 +206,19 @@ mod tests {
         ] {
             assert_eq!(ChallengeKind::from_word(kind.as_str()), Some(kind));
         }
-        for kind in [KeyKind::EcdsaP256, KeyKind::Rsa2048] {
+        for kind in KeyKind::ALL {
             assert_eq!(KeyKind::from_word(kind.as_str()), Some(kind));
         }
         assert_eq!(KeyKind::from_word("dsa"), None);
+    }
+
+    #[test]
+    fn of_two_certificates_the_second_is_of_rsa() {
+        let both = KeyKind::EcdsaAndRsa;
+        assert_eq!(both.of_certificate(false), KeyKind::EcdsaP256);
+        assert_eq!(both.of_certificate(true), KeyKind::Rsa2048);
+        for one in [KeyKind::EcdsaP256, KeyKind::Rsa2048] {
+            assert_eq!(one.of_certificate(true), one);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChallengeKind, Millis};
+use super::{ChallengeKind, Millis, SpentBudget};
 
 /// The most bytes of an order's text.
 pub const ORDER_BYTES_MAX: u64 = 256 << 10;
@@ -37,6 +37,9 @@ pub struct Order {
     /// The records of DNS that its challenges need. They are kept here before they are set, and
     /// until they are removed.
     pub records: Vec<DnsRecord>,
+    /// The budgets of its authority that are spent with it, where that is to be kept when it is
+    /// placed: beside its text, since they outlive it.
+    pub spent: Option<Arc<SpentBudget>>,
 }
 
 /// A record of DNS that answers a challenge.
@@ -194,6 +197,11 @@ impl Order {
         self.records.iter().any(|record| record.value.is_some())
     }
 
+    /// Whether its answers are to be in service before it goes on.
+    pub(super) fn is_answering(&self) -> bool {
+        matches!(self.stage, OrderStage::Answering(_))
+    }
+
     /// Whether records are to be removed before anything else: nobody looks at them any more.
     pub(super) fn is_to_clean(&self) -> bool {
         match self.stage {
@@ -276,6 +284,7 @@ impl Order {
             not_before: text.not_before,
             placed_at: text.placed_at,
             records: text.records,
+            spent: None,
         })
     }
 }
@@ -314,6 +323,7 @@ mod tests {
             not_before: 7,
             placed_at: 5,
             records: Vec::new(),
+            spent: None,
         }
     }
 

@@ -35,8 +35,10 @@ pub struct RenewalWindow {
 }
 
 impl RenewalWindow {
-    pub(super) fn next_look(&self, now: Millis) -> Millis {
-        now.saturating_add(self.look_again.clamp(LOOK_MIN, LOOK_MAX))
+    /// When it is looked at again, after so long at most.
+    pub(super) fn next_look(&self, now: Millis, most: Millis) -> Millis {
+        let (least, most) = (LOOK_MIN.min(most), LOOK_MAX.min(most));
+        now.saturating_add(self.look_again.clamp(least, most))
     }
 }
 
@@ -62,7 +64,7 @@ pub(super) fn moment(held: &HeldCertificate, window: Option<&RenewalWindow>, sha
 #[cfg(test)]
 mod tests {
     use super::{HeldCertificate, RenewalWindow, moment};
-    use crate::acme::{DAY, HOUR, MINUTE};
+    use crate::acme::{DAY, HOUR, MINUTE, SECOND};
 
     fn held() -> HeldCertificate {
         HeldCertificate {
@@ -111,8 +113,10 @@ mod tests {
             end: 0,
             look_again,
         };
-        assert_eq!(window(0).next_look(0), MINUTE);
-        assert_eq!(window(i64::MAX).next_look(0), DAY);
-        assert_eq!(window(6 * HOUR).next_look(5), 6 * HOUR + 5);
+        assert_eq!(window(0).next_look(0, DAY), MINUTE);
+        assert_eq!(window(i64::MAX).next_look(0, 2 * DAY), DAY);
+        assert_eq!(window(6 * HOUR).next_look(5, DAY), 6 * HOUR + 5);
+        assert_eq!(window(6 * HOUR).next_look(5, HOUR), HOUR + 5);
+        assert_eq!(window(6 * HOUR).next_look(5, SECOND), SECOND + 5);
     }
 }

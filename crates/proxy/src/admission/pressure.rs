@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use myriad_base::kernel;
+use myriad_base::log::sparse::SparseLines;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 
 use super::spaces::AllSpaces;
-use crate::telemetry::sparse::SparseLines;
 
 /// The steps, each with the part of the budget from which on it is taken, in per cent.
 const STEPS: [(PressureStep, u64); 3] = [

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use myriad_model::{Host, Name, Origin};
 
+use super::answers::AnswerTurns;
 use super::holdings::Holdings;
 use super::pressure::{Pressure, PressureStep};
 use super::spaces::{NOBODY, PLACES, Spots, spots};
@@ -34,6 +35,9 @@ const PROVIDER_CLASS: u8 = 0x5c;
 
 /// Tells hashes of sources of clients from all of these.
 const SOURCE_CLASS: u8 = 0x5d;
+
+/// Tells hashes of upstreams, whose endpoints are connected to, from the former.
+const UPSTREAM_CLASS: u8 = 0x5e;
 
 /// The number that a domain may always hold while anything is left.
 const FLOOR: usize = 4;
@@ -96,6 +100,8 @@ pub struct Fairness {
     pub requests: Rc<Shares>,
     /// Tunnels: streams, and what changed its protocol. Nothing ends them for others.
     pub tunnels: Rc<Shares>,
+    /// The turns of answers that are there at once.
+    pub answers: Rc<AnswerTurns>,
     /// The bytes that are held for clients.
     pub holdings: Rc<Holdings>,
     /// How little memory is left.
@@ -117,6 +123,7 @@ impl Fairness {
                 reserve(limits.connections_max),
                 pressure.clone(),
             )),
+            answers: Rc::default(),
             holdings: Rc::new(Holdings::new(limits, pressure)),
             pressure: pressure.clone(),
             begun: Cell::new(0),
@@ -155,6 +162,15 @@ impl Owner {
         Owner {
             namespace,
             domain: hash_numbers(PROVIDER_CLASS, provider.as_str(), &[namespace]),
+        }
+    }
+
+    /// The connections to endpoints of an upstream of an object.
+    pub fn of_upstream(origin: &Origin, upstream: &Name) -> Self {
+        let namespace = hash(SHARE_CLASS, origin.namespace());
+        Owner {
+            namespace,
+            domain: hash_numbers(UPSTREAM_CLASS, upstream.as_str(), &[namespace]),
         }
     }
 }

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::body::BodyLength;
 use super::field::{Field, KnownField, members, parse_length};
+use super::host;
 use super::path::reading::Readings;
 use super::path::{check_bytes, is_plain};
 use super::websocket;
@@ -408,12 +409,7 @@ fn assemble<'a>(
         "" if version == Version::Http10 => Cow::Borrowed(""),
         _ => {
             let (host, _) = split_authority(authority)?;
-            let host = host.strip_suffix('.').unwrap_or(host);
-            if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                Cow::Owned(host.to_ascii_lowercase())
-            } else {
-                Cow::Borrowed(host)
-            }
+            host::common_form(host)
         }
     };
     let (came, query) = match split_at(path_and_query, b'?') {

@@ -26,6 +26,16 @@ pub struct ResponseHead<'a> {
     is_declared: bool,
     /// Whether the endpoint keeps the connection.
     pub keep_alive: bool,
+    /// Whether its `Connection` fields may name other fields, which few endpoints' do.
+    names_fields: bool,
+}
+
+/// The meaning of all `Connection` fields of a head together.
+struct ConnectionOptions {
+    is_close: bool,
+    is_keep_alive: bool,
+    /// Whether an option is neither of them, and so the name of a field or a protocol.
+    is_other: bool,
 }
 
 /// Parses a whole head of HTTP/1.
@@ -59,13 +69,17 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<ResponseHead<'a>, M
         length: BodyLength::UntilClose,
         is_declared: false,
         keep_alive: !is_old,
+        names_fields: false,
     };
     head.length = body_length(&head.fields, is_old)?;
     head.is_declared = matches!(head.length, BodyLength::Exact(_));
-    if options(&head.fields).nth(CONNECTION_MEMBERS_MAX).is_some() {
-        return Err(MALFORMED);
-    }
-    head.keep_alive = keeps_alive(&head.fields, is_old);
+    let options = connection_options(&head.fields)?;
+    head.names_fields = options.is_other;
+    head.keep_alive = if is_old {
+        options.is_keep_alive
+    } else {
+        !options.is_close
+    };
     Ok(head)
 }
 
@@ -95,6 +109,8 @@ pub fn from_http2<'a>(
         None if is_end => BodyLength::Exact(0),
         _ => BodyLength::Chunked,
     };
+    let mut known = fields.iter().map(|field| field.known);
+    let names_fields = known.any(|known| known == KnownField::Connection);
     Ok(ResponseHead {
         status,
         reason: "",
@@ -102,6 +118,7 @@ pub fn from_http2<'a>(
         length,
         is_declared: declared.is_some(),
         keep_alive: true,
+        names_fields,
     })
 }
 
@@ -117,7 +134,7 @@ impl ResponseHead<'_> {
 
     /// Whether the endpoint declares a field to belong to its connection.
     pub fn is_of_connection(&self, name: &str) -> bool {
-        options(&self.fields).any(|option| option.eq_ignore_ascii_case(name))
+        self.names_fields && options(&self.fields).any(|option| option.eq_ignore_ascii_case(name))
     }
 
     /// The length that the head declares, for answers that have no body but tell its length.
@@ -167,12 +184,26 @@ fn options<'a>(fields: &'a [Field<'_>]) -> impl Iterator<Item = &'a str> {
         .flat_map(|field| members(field.value))
 }
 
-fn keeps_alive(fields: &[Field<'_>], is_old: bool) -> bool {
-    let mut options = options(fields);
-    if is_old {
-        return options.any(|option| option.eq_ignore_ascii_case("keep-alive"));
+/// Reads the options once, for the three that ask.
+fn connection_options(fields: &[Field<'_>]) -> Result<ConnectionOptions, MalformedMessage> {
+    let mut read = ConnectionOptions {
+        is_close: false,
+        is_keep_alive: false,
+        is_other: false,
+    };
+    for (index, option) in options(fields).enumerate() {
+        if index >= CONNECTION_MEMBERS_MAX {
+            return Err(MALFORMED);
+        }
+        if option.eq_ignore_ascii_case("close") {
+            read.is_close = true;
+        } else if option.eq_ignore_ascii_case("keep-alive") {
+            read.is_keep_alive = true;
+        } else {
+            read.is_other = true;
+        }
     }
-    !options.any(|option| option.eq_ignore_ascii_case("close"))
+    Ok(read)
 }
 
 #[cfg(test)]

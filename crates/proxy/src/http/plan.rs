@@ -12,6 +12,7 @@ use myriad_model::{Action, HeaderEdits, Origin, OriginKind, Policy, Retry, Route
 use super::answer::{self, LocalReply};
 use super::peer::ResponseChanges;
 use super::trouble;
+use crate::admission::answers::AnswerWait;
 use crate::balance::Endpoint;
 use crate::codec::body::Encoder;
 use crate::codec::buffer::Buffer;
@@ -120,6 +121,9 @@ pub struct Forward {
     pub is_copied: Cell<bool>,
     /// Whether this is such a copy.
     pub is_copy: bool,
+    /// Its place among answers that are there at once. It is here since this has a box, and a
+    /// client's connection has little room.
+    pub turn: Cell<AnswerWait>,
 }
 
 impl Forward {

@@ -73,6 +73,11 @@ impl Worker {
         }
     }
 
+    /// Gives turns to handshakes, for as long as the worker runs.
+    pub async fn give_turns(self: Rc<Self>) {
+        self.local.turns.run(&self.local.fairness.handshakes).await;
+    }
+
     /// Whether connections shall end with the request they are in.
     pub fn is_draining(&self) -> bool {
         self.is_draining.get()

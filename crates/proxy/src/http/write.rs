@@ -246,17 +246,13 @@ pub fn response_fields(
     } = *changes;
     let is_cors = |name: &str| !matches!(name, "set-cookie" | HSTS);
     let replaces_cors = additions.iter().any(|(name, _)| is_cors(name));
-    // Looked for once: hardly any endpoint says which fields are of its connection.
-    let mut fields = head.fields.iter();
-    let has_connection = fields.any(|it| it.known == KnownField::Connection);
     for known in &head.fields {
         let is_passed = match known.known {
             KnownField::ContentLength => false,
             KnownField::Cors => !replaces_cors,
             kind => !kind.is_hop_by_hop(),
         };
-        let is_own = has_connection && head.is_of_connection(known.name);
-        if is_passed && edits.keeps(known.name) && !is_own {
+        if is_passed && edits.keeps(known.name) && !head.is_of_connection(known.name) {
             visit(known.name, known.value);
         }
     }

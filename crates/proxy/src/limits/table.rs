@@ -169,6 +169,19 @@ pub static ROWS: &[Row] = &[
     row!("turn_timeout" turn_timeout Time 500..=HOUR, LimitCounter::Own(Reached::TurnTimeout),
         "How long a connection that has asked waits for its turn; it is closed",
         "shorter where clients give up sooner"),
+    row!("parked" parked_max Count 1..=65_536, LimitCounter::Own(Reached::Parked),
+        "TLS handshakes of a worker that wait for a certificate which is obtained on demand; the \
+         network and source that has most loses its oldest, which goes on with the default \
+         certificate or is refused",
+        "more where very many new names come at once"),
+    row!("parked_per_name" parked_per_name_max Count 1..=65_536,
+        LimitCounter::Own(Reached::ParkedPerName),
+        "Such handshakes for one name; the network and source that has most loses its oldest",
+        "more where a name is busy before it has a certificate"),
+    row!("park_timeout" park_timeout Time 500..=MINUTE * 5,
+        LimitCounter::Own(Reached::ParkTimeout),
+        "How long such a handshake waits for its certificate; it goes on without",
+        "longer for authorities that take their time"),
     row!("requests" requests_max Count 1..=4_194_304,
         LimitCounter::In("fair_share_refused_total{of=\"requests\"}"),
         "Requests of a worker under way to endpoints, or that a provider is asked about, at a \

@@ -25,12 +25,10 @@ use myriad_base::task;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
 
-use self::lane::{Lane, LaneBounds, Turn};
 use super::border::{Border, BorderSettings};
+use super::lane::{Lane, LaneBounds, Turn};
 use crate::limits::namespace_max;
 use crate::random::hash::hash;
-
-mod lane;
 
 /// The most addresses that are used of one answer.
 pub(crate) const ADDRESSES_MAX: usize = 64;

@@ -56,8 +56,8 @@ pub struct Tls {
     cipher_sent: usize,
     /// The peer said that it sends no more.
     is_finished: bool,
-    /// The socket is at its end.
-    is_ended: bool,
+    /// Why nothing more is read: the socket is at its end, or something failed.
+    failed: Option<io::ErrorKind>,
 }
 
 /// The next step after records were processed.
@@ -107,7 +107,7 @@ impl Tls {
             cipher: Vec::new(),
             cipher_sent: 0,
             is_finished: false,
-            is_ended: false,
+            failed: None,
         }
     }
 
@@ -177,6 +177,7 @@ impl Tls {
             let blocked = match blocked {
                 Ok(blocked) => blocked,
                 Err(error) => {
+                    self.failed = Some(error.kind());
                     self.send_alert(context);
                     return Poll::Ready(Err(error));
                 }
@@ -208,12 +209,13 @@ impl Tls {
             if self.is_finished {
                 return Poll::Ready(Ok(0));
             }
-            if self.is_ended {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            if let Some(failed) = self.failed {
+                return Poll::Ready(Err(failed.into()));
             }
             let read = match ready!(self.poll_records(context, out)) {
                 Ok(read) => read,
                 Err(error) => {
+                    self.failed = Some(error.kind());
                     self.send_alert(context);
                     return Poll::Ready(Err(error));
                 }
@@ -386,7 +388,7 @@ impl Tls {
             ready!(Pin::new(&mut self.tcp).poll_read(context, &mut into))?;
             let received = into.filled().len();
             if received == 0 {
-                self.is_ended = true;
+                self.failed = Some(io::ErrorKind::UnexpectedEof);
                 return Poll::Ready(Ok(0));
             }
             let end = kept + received;

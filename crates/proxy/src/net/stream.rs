@@ -1,5 +1,6 @@
 //! A byte stream with a peer, in plain text or over TLS.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -183,6 +184,19 @@ impl Stream {
     }
 }
 
+/// Sends what is left of this end's part of a handshake, and waits until the peer has said more of
+/// its own, or has closed. Nothing of that is read.
+///
+/// # Errors
+/// The errors of the socket.
+pub(crate) async fn hear(tls: &mut Tls) -> io::Result<()> {
+    poll_fn(|context| {
+        ready!(tls.poll_flush(context))?;
+        tls.tcp().poll_read_ready(context)
+    })
+    .await
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -242,5 +256,73 @@ impl AsyncWrite for Stream {
 
     fn is_write_vectored(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io;
+    use std::sync::Arc;
+
+    use rustls::pki_types::{PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::Stream;
+    use crate::net::record::Tls;
+
+    /// Both ends of a connection over TLS, the server's first.
+    async fn shaken() -> (Tls, Tls) {
+        let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let chain = vec![made.cert.der().clone()];
+        let mut roots = RootCertStore::empty();
+        roots.add(chain[0].clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let server = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let mut server = Tls::server(accepted, Arc::new(server), &[]).unwrap();
+        let name = ServerName::try_from("a.example").unwrap();
+        let mut client = Tls::client(connected, Arc::new(client), name).unwrap();
+        let (of_server, of_client) = tokio::join!(shake(&mut server), shake(&mut client));
+        of_server.and(of_client).unwrap();
+        (server, client)
+    }
+
+    async fn shake(tls: &mut Tls) -> io::Result<()> {
+        poll_fn(|context| tls.poll_handshake(context, &mut |step| step())).await
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_has_failed_is_not_read_again() {
+        let (server, client) = shaken().await;
+        let mut server = Stream::Tls(Box::new(server));
+        // A record of no type that there is.
+        let garbage = [0xff; 64];
+        for _ in 0..2 {
+            client.tcp().writable().await.unwrap();
+            assert_eq!(client.tcp().try_write(&garbage).unwrap(), garbage.len());
+            let mut room = [0; 64];
+            let read = poll_fn(|context| server.poll_read(context, &mut room)).await;
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+        // What came behind the failure is where it was.
+        let mut room = [0; 128];
+        let left = server.tcp().peek(&mut room).await.unwrap();
+        assert_eq!(left, garbage.len());
     }
 }

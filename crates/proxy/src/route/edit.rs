@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use myriad_model::{Endpoints, Host, Name, SealedArc, Value};
+use myriad_model::{Endpoints, Host, Name, SealedArc, Value, on_demand_host};
 
 use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
@@ -14,6 +14,7 @@ use super::challenge::{self, ChallengeEntry};
 use super::entry::{BlockArc, BlockEntry};
 use super::host::HostEntry;
 use super::leaf::Leaf;
+use super::on_demand::{self, OnDemandEntry};
 use super::stream_route::{
     HostStreamRoutes, ListenerStreamRoutes, StreamRouteEntry, StreamRouteKey, listener_hash,
 };
@@ -186,6 +187,9 @@ impl<'a> Edit<'a> {
     }
 
     fn change_certificate(&mut self, name: &Name, new: Option<&SealedArc>) {
+        if let Some(host) = on_demand_host(name) {
+            return self.change_on_demand(host, new);
+        }
         let certificates = &mut self.tables.certificates;
         match new {
             Some(new) => {
@@ -194,6 +198,18 @@ impl<'a> Edit<'a> {
             None => {
                 let hash = certificate::hash_of(name);
                 certificates.remove(hash, |leaf| leaf.0.sealed.name() == name);
+            }
+        }
+    }
+
+    fn change_on_demand(&mut self, host: &str, new: Option<&SealedArc>) {
+        let on_demand = &mut self.tables.on_demand;
+        match new.and_then(OnDemandEntry::new) {
+            Some(entry) => {
+                on_demand.insert(Leaf(Arc::new(entry)));
+            }
+            None => {
+                on_demand.remove(on_demand::hash_of(host), |leaf| *leaf.0.host == *host);
             }
         }
     }

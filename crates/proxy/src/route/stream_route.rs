@@ -112,12 +112,30 @@ impl StreamRouteEntry {
         &self.upstreams
     }
 
+    /// The rank below which those of its listener go before it that say addresses.
+    pub fn behind(&self) -> u64 {
+        self.stream_route().map_or(0, |it| it.behind)
+    }
+
+    fn rank(&self) -> u64 {
+        self.stream_route().map_or(u64::MAX, |it| it.rank)
+    }
+
     /// Whether any upstream has a share.
     pub fn leads_somewhere(&self) -> bool {
         let shares = self
             .stream_route()
             .map(|stream_route| &*stream_route.upstreams);
         shares.is_some_and(|shares| shares.iter().any(|share| share.weight > 0))
+    }
+
+    /// Whether an upstream has a share.
+    pub fn leads_to(&self, upstream: &Name) -> bool {
+        let shares = self
+            .stream_route()
+            .map(|stream_route| &*stream_route.upstreams);
+        let mut shares = shares.into_iter().flatten();
+        shares.any(|share| share.weight > 0 && share.upstream == *upstream)
     }
 
     /// The keys that it is found by.
@@ -197,6 +215,17 @@ impl ListenerStreamRoutes {
     pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<StreamRouteEntry>> {
         self.stream_routes.iter().find(|entry| entry.takes(arrival))
     }
+
+    /// The first that takes a connection by the address that it is for, of a lower rank than this.
+    pub fn find_addressed(
+        &self,
+        arrival: Arrival<'_>,
+        rank: u64,
+    ) -> Option<&Arc<StreamRouteEntry>> {
+        let before = self.stream_routes.iter().take_while(|it| it.rank() < rank);
+        let mut addressed = before.filter(|it| !it.destinations.is_empty());
+        addressed.find(|entry| entry.takes(arrival))
+    }
 }
 
 impl Keyed for HostStreamRoutes {
@@ -241,13 +270,8 @@ pub fn specificity(pattern: Pattern<'_>) -> (usize, bool) {
 }
 
 fn in_order(mut stream_routes: Vec<Arc<StreamRouteEntry>>) -> StreamRoutes {
-    let rank = |entry: &StreamRouteEntry| {
-        entry
-            .stream_route()
-            .map_or(u64::MAX, |stream_route| stream_route.rank)
-    };
     stream_routes.sort_by(|a, b| {
-        let by_rank = rank(a).cmp(&rank(b));
+        let by_rank = a.rank().cmp(&b.rank());
         by_rank.then_with(|| a.sealed.name().cmp(b.sealed.name()))
     });
     stream_routes.into()

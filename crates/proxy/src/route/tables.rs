@@ -3,13 +3,14 @@
 //! A clone costs a few reference counts. A change copies the nodes on its way (see
 //! [`myriad_model::Tree`]), so the tables before it go on serving whoever holds them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_model::{
     CaptureDirection, Certificate, ChallengeAnswer, Domain, Host, Listener, Name, Origin,
     SealedArc, Tree,
     host::{HOST_BYTES_MAX, Pattern},
+    is_demandable,
 };
 
 use super::access_policies::AccessPolicies;
@@ -21,6 +22,7 @@ use super::entry::RouteEntry;
 use super::host::HostEntry;
 use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
+use super::on_demand::{self, OnDemandEntry};
 use super::stream_route::{
     Arrival, HostStreamRoutes, ListenerStreamRoutes, StreamRouteEntry, listener_hash, specificity,
 };
@@ -46,6 +48,8 @@ pub struct Tables {
     pub(super) stream_routes: HostTable<HostStreamRoutes>,
     pub(super) listener_stream_routes: Tree<Leaf<ListenerStreamRoutes>>,
     pub(super) certificates: Tree<Leaf<CertificateEntry>>,
+    /// The certificates of hosts that no domain names.
+    pub(super) on_demand: Tree<Leaf<OnDemandEntry>>,
     pub(super) challenges: Tree<Leaf<ChallengeEntry>>,
     pub(super) upstreams: Tree<Leaf<UpstreamEntry>>,
     pub(super) trusts: Tree<Leaf<TrustEntry>>,
@@ -64,7 +68,7 @@ pub struct DomainEntry {
 pub enum Answerer<'a> {
     /// A domain, its certificate, and the object that it came from.
     Domain(&'a Domain, &'a Arc<CertificateEntry>, &'a Origin),
-    /// The listener, with its default certificate.
+    /// The listener, with its default certificate or one that was obtained on demand.
     Listener(&'a Arc<CertificateEntry>),
     /// Nobody.
     Nobody,
@@ -171,7 +175,7 @@ impl Tables {
         let domain = sealed.and_then(|sealed| sealed.domain());
         let origin = sealed.and_then(|sealed| sealed.resource());
         let (Some(domain), Some(resource)) = (domain, origin) else {
-            let entry = self.default_certificate(listener);
+            let entry = self.fallback(listener, name);
             return entry.map_or(Answerer::Nobody, Answerer::Listener);
         };
         let auth = domain.client_auth.as_ref();
@@ -183,12 +187,35 @@ impl Tables {
             let mut all = std::iter::once(certificate).chain(&domain.alternatives);
             all.find_map(|name| self.certificate(name))
         } else {
-            self.default_certificate(listener)
+            self.fallback(listener, name)
         };
         match entry {
             Some(entry) => Answerer::Domain(domain, entry, &resource.origin),
             None => Answerer::Nobody,
         }
+    }
+
+    /// The certificate that was obtained on demand for a lower-case name.
+    pub fn on_demand(&self, name: &str) -> Option<&OnDemandEntry> {
+        if self.on_demand.is_empty() {
+            return None;
+        }
+        let is_it = |leaf: &Leaf<OnDemandEntry>| *leaf.0.host == *name;
+        Some(&self.on_demand.get(on_demand::hash_of(name), is_it)?.0)
+    }
+
+    /// Whether a name is served on a listener and has no certificate of its own, so that one may be
+    /// obtained on demand. `is_streamed` says that a stream route takes its connections.
+    pub fn lacks_certificate(&self, listener: &Name, name: &str, is_streamed: bool) -> bool {
+        let domain = self.domain(listener, name);
+        if domain.is_some_and(|domain| domain.mesh || domain.certificate.is_some()) {
+            return false;
+        }
+        let is_served = || {
+            let accept = |entry: &Arc<HostEntry>| entry.is_on(listener).then_some(());
+            self.hosts.most_specific(name, accept).is_some()
+        };
+        is_demandable(name) && self.on_demand(name).is_none() && (is_streamed || is_served())
     }
 
     /// The certificate of a name.
@@ -260,7 +287,7 @@ impl Tables {
 
     /// The stream route of a connection: the first that takes it, of the most specific host pattern
     /// that has any, unless a domain is more specific than that pattern. Those for all
-    /// connections of the listener come last.
+    /// connections of the listener come last, but for those that it stands behind.
     pub fn stream_route(
         &self,
         arrival: Arrival<'_>,
@@ -278,17 +305,34 @@ impl Tables {
                 Some((specificity(entry.host().pattern()), found))
             });
         if let Some((own, entry)) = found {
-            return (Some(own) >= bound).then_some(entry);
+            let named = (Some(own) >= bound).then_some(entry)?;
+            let addressed = match named.behind() {
+                0 => None,
+                rank => self
+                    .of_listener(arrival.listener)
+                    .and_then(|all| all.find_addressed(arrival, rank)),
+            };
+            return Some(addressed.unwrap_or(named));
         }
         if bound.is_some_and(|bound| bound > specificity(Pattern::Any)) {
             return None;
         }
-        let is_it = |leaf: &Leaf<ListenerStreamRoutes>| leaf.0.listener() == arrival.listener;
-        let hash = listener_hash(arrival.listener);
-        self.listener_stream_routes
-            .get(hash, is_it)?
-            .0
-            .find(arrival)
+        self.of_listener(arrival.listener)?.find(arrival)
+    }
+
+    fn of_listener(&self, listener: &Name) -> Option<&ListenerStreamRoutes> {
+        let is_it = |leaf: &Leaf<ListenerStreamRoutes>| leaf.0.listener() == listener;
+        let leaf = self
+            .listener_stream_routes
+            .get(listener_hash(listener), is_it)?;
+        Some(&leaf.0)
+    }
+
+    /// Whether an address is itself a host of routes on a listener.
+    pub fn is_host(&self, listener: &Name, address: IpAddr) -> bool {
+        let host = Host::of_name(&address.to_canonical().to_string()).ok();
+        let entry = host.and_then(|host| self.hosts.get(&host));
+        entry.is_some_and(|entry| entry.is_on(listener))
     }
 
     /// How many nodes of all tables were copied so far.
@@ -299,6 +343,7 @@ impl Tables {
             + self.stream_routes.nodes_copied()
             + self.listener_stream_routes.nodes_copied()
             + self.certificates.nodes_copied()
+            + self.on_demand.nodes_copied()
             + self.upstreams.nodes_copied()
             + self.trusts.nodes_copied()
     }
@@ -345,13 +390,15 @@ impl Tables {
         for leaf in self.listener_stream_routes.iter() {
             describe_stream_routes(leaf.0.listener(), leaf.0.stream_routes(), &mut lines);
         }
-        for leaf in self.certificates.iter() {
-            let sealed = &leaf.0.sealed;
-            lines.push(format!(
-                "certificate {} {}",
-                sealed.name(),
-                sealed.version()
-            ));
+        let on_demand = self.on_demand.iter().map(|leaf| &leaf.0.certificate);
+        for entry in self
+            .certificates
+            .iter()
+            .map(|leaf| &leaf.0)
+            .chain(on_demand)
+        {
+            let (name, version) = (entry.sealed.name(), entry.sealed.version());
+            lines.push(format!("certificate {name} {version}"));
         }
         for leaf in self.challenges.iter() {
             let (name, version) = (leaf.0.sealed.name(), leaf.0.sealed.version());
@@ -370,6 +417,13 @@ impl Tables {
         }
         lines.sort();
         lines
+    }
+
+    /// The certificate where no domain has one for the name.
+    fn fallback(&self, listener: &Name, name: Option<&str>) -> Option<&Arc<CertificateEntry>> {
+        let found = name.and_then(|name| self.on_demand(name));
+        let found = found.map(|entry| &entry.certificate);
+        found.or_else(|| self.default_certificate(listener))
     }
 
     fn default_certificate(&self, listener: &Name) -> Option<&Arc<CertificateEntry>> {

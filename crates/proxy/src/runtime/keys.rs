@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use myriad_base::backoff::{Backoff, Waits, random_seed};
+use myriad_base::log::sparse::SparseLines;
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::task;
 use rustls::ClientConfig;
@@ -24,7 +25,6 @@ use crate::codec::response;
 use crate::limits::Limits;
 use crate::route::access_policies::AccessPolicies;
 use crate::route::keys::{KeySet, KeySlot};
-use crate::telemetry::sparse::SparseLines;
 use crate::upstream::secure;
 
 /// How long keys are used before they are fetched again.

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use crate::codec::buffer::Buffer;
 use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
+use crate::limits::Limits;
 use crate::mesh::detect::{Expected, KnownProtocols, Speech, detect};
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -18,12 +19,12 @@ use crate::telemetry::count::Count;
 use crate::telemetry::refusal::PeerSide;
 use crate::tls::accept::{Accepted, HandshakeError, Handshakes, Meshed, Passed};
 use crate::tls::gate::Gate;
-use crate::tls::turns::HandshakeTurns;
+use crate::tls::park::ParkedHandshakes;
 
 /// Handshakes of one worker.
 pub(super) struct Handshaking {
     shared: Arc<Handshakes>,
-    turns: HandshakeTurns,
+    parked: ParkedHandshakes,
 }
 
 /// The properties of a connection that follow from its listener.
@@ -34,6 +35,8 @@ pub(super) struct Kind {
     /// The protocol that it is assumed to speak.
     pub protocol: ListenerProtocol,
     mutual: MutualTls,
+    /// Whether what it speaks is found out only where somebody has said so of its address.
+    detects_hosts: bool,
 }
 
 /// A connection that says something.
@@ -50,16 +53,11 @@ pub(super) enum OpenedConnection {
 
 impl Handshaking {
     /// An empty set of handshakes.
-    pub(super) fn new(shared: Arc<Handshakes>) -> Self {
+    pub(super) fn new(shared: Arc<Handshakes>, limits: &Limits) -> Self {
         Handshaking {
             shared,
-            turns: HandshakeTurns::new(),
+            parked: ParkedHandshakes::new(limits),
         }
-    }
-
-    /// Gives turns to handshakes, for as long as the worker runs.
-    pub(super) async fn take_turns(&self, worker: &Worker) {
-        self.turns.run(&worker.local.fairness.handshakes).await;
     }
 }
 
@@ -70,6 +68,7 @@ impl Kind {
             is_tls: listener.tls,
             protocol: listener.protocol,
             mutual: listener.capture.map_or(MutualTls::None, |it| it.mutual),
+            detects_hosts: listener.capture.is_some_and(|it| it.detects_hosts),
         }
     }
 
@@ -159,6 +158,17 @@ pub(super) fn open(
     pass(worker, visit, Stream::Plain(tcp))
 }
 
+/// Whether the first bytes of a captured connection say what it is. Where strangers alone speak
+/// HTTP at a port, that is so at the addresses of their Services, and where nobody takes bytes.
+fn is_looked_at(worker: &Worker, visit: &DownstreamConnection, kind: Kind) -> bool {
+    if !kind.detects_hosts {
+        return true;
+    }
+    let tables = worker.tables.load();
+    let is_host = |address| tables.is_host(&visit.listener, address);
+    visit.address.is_some_and(is_host) || tables.stream_route(arrival(visit), None).is_none()
+}
+
 /// A connection that network rules led here.
 pub(super) async fn open_captured(
     worker: &Worker,
@@ -170,7 +180,10 @@ pub(super) async fn open_captured(
     if kind.is_tls || kind.mutual == MutualTls::Strict {
         return secure(worker, handshaking, visit, (tcp, Buffer::none()), kind).await;
     }
-    let Some(question) = kind.question() else {
+    let question = kind
+        .question()
+        .filter(|_| is_looked_at(worker, visit, kind));
+    let Some(question) = question else {
         return Some(open(worker, visit, tcp));
     };
     let timeout = worker.local.limits.detection_timeout;
@@ -206,7 +219,7 @@ pub(super) async fn secure(
     let own = arrival.own;
     let gate = Gate {
         local: &worker.local,
-        turns: &handshaking.turns,
+        parked: &handshaking.parked,
         visit,
     };
     let accepted = shared.accept(received, arrival, meshed, load, &gate);

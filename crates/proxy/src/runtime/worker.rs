@@ -22,6 +22,7 @@ use crate::admission::bucket::Buckets;
 use crate::admission::pressure::{Pressure, PressureStep};
 use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
+use crate::admission::turns::HandshakeTurns;
 use crate::codec::proxy_header::Introductions;
 use crate::http::spans::Spans;
 use crate::http::worker::Worker;
@@ -144,11 +145,10 @@ pub(super) fn start(
 
 async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     let local = Rc::new(local(number, &setup));
+    let handshaking = Rc::new(Handshaking::new(setup.handshakes, &setup.limits));
     let worker = Rc::new(Worker::new(local, setup.tables, setup.spans));
-    let handshaking = Rc::new(Handshaking::new(setup.handshakes));
     task::spawn_local("deadlines", deadline::run());
-    let (turns, of) = (handshaking.clone(), worker.clone());
-    task::spawn_local("turns", async move { turns.take_turns(&of).await });
+    task::spawn_local("turns", worker.clone().give_turns());
     task::spawn_local("idle upstreams", sweep(worker.clone()));
     let mut sockets: HashMap<u64, Vec<Opened>> = HashMap::new();
     let mut captures: Vec<Opened> = Vec::new();
@@ -207,6 +207,7 @@ fn local(number: usize, setup: &Setup) -> Local {
     let seed = hash(0, &format!("worker {number}"));
     Local {
         fairness: Fairness::new(&setup.limits, &setup.pressure),
+        turns: HandshakeTurns::new(),
         room: Rc::new(ConnectionRoom::new(&setup.limits, setup.counts.clone())),
         limits: setup.limits.clone(),
         buckets: setup.buckets.clone(),

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use myriad_model::StreamRoute;
+use myriad_model::{CaptureDirection, Name, StreamRoute};
 
 use super::account::{Ending, StreamAccount};
 use super::tunnel;
@@ -63,6 +63,8 @@ struct Led {
     connection: H1Connection,
     /// The bytes that the endpoint has sent already.
     said: Option<Buffer>,
+    /// The upstream that it is of.
+    upstream: Name,
     _flight: Flight,
 }
 
@@ -98,6 +100,7 @@ pub async fn serve(room: StreamContext<'_>, visit: &DownstreamConnection, mut ta
         visit,
         sni: taken.sni.as_deref(),
         own: taken.own,
+        upstream: &led.upstream,
         look: Deadline::new(),
         is_leaving: false,
     };
@@ -192,6 +195,8 @@ struct Watch<'a> {
     visit: &'a DownstreamConnection,
     sni: Option<&'a str>,
     own: Option<IpAddr>,
+    /// The upstream that it is led to.
+    upstream: &'a Name,
     look: Deadline,
     /// No stream route took it when it was last looked at.
     is_leaving: bool,
@@ -201,17 +206,7 @@ impl Watch<'_> {
     /// Whether some stream route still takes the stream, or did when it was last asked.
     fn may_stay(&mut self) -> bool {
         let limits = &self.room.local.limits;
-        let arrival = Arrival {
-            listener: &self.visit.listener,
-            client: self.visit.client.ip(),
-            own: self.own,
-            is_terminated: (self.visit.secured.as_ref()).is_some_and(|secured| !secured.is_mesh),
-        };
-        let tables = self.room.tables.load();
-        let entry = tables.stream_route(arrival, self.sni);
-        // A captured listener may be another one by now, which takes other connections.
-        let is_closed = self.visit.is_captured && self.visit.is_leaving();
-        if !is_closed && entry.is_some_and(|entry| entry.leads_somewhere()) {
+        if self.is_taken() {
             self.is_leaving = false;
             self.look.set(limits.stream_look);
             return true;
@@ -220,6 +215,35 @@ impl Watch<'_> {
         self.is_leaving = true;
         self.look.set(limits.stream_drain);
         may_stay
+    }
+
+    /// Whether some stream route still takes the stream.
+    fn is_taken(&self) -> bool {
+        let tables = self.room.tables.load();
+        let visit = self.visit;
+        if !(visit.is_captured && visit.is_leaving()) {
+            let entry = tables.stream_route(self.arrival(&visit.listener), self.sni);
+            return entry.is_some_and(|entry| entry.leads_somewhere());
+        }
+        // The listener is gone, or takes other connections by now. Where anybody may have brought
+        // that about, the one that takes such connections now may lead where this one goes.
+        let original = visit.original().filter(|_| !visit.is_inbound);
+        let found = original.and_then(|it| tables.captured(CaptureDirection::Outbound, it));
+        let entry = found.and_then(|captured| {
+            let arrival = self.arrival(captured.sealed.name());
+            tables.stream_route(arrival, self.sni)
+        });
+        entry.is_some_and(|entry| entry.leads_to(self.upstream))
+    }
+
+    /// The stream, as one that arrives at a listener.
+    fn arrival<'b>(&self, listener: &'b Name) -> Arrival<'b> {
+        Arrival {
+            listener,
+            client: self.visit.client.ip(),
+            own: self.own,
+            is_terminated: (self.visit.secured.as_ref()).is_some_and(|secured| !secured.is_mesh),
+        }
     }
 }
 
@@ -273,6 +297,7 @@ async fn lead(
                 return Ok(Led {
                     connection,
                     said,
+                    upstream: upstream.name.clone(),
                     _flight: flight,
                 });
             }

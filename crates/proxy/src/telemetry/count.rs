@@ -108,6 +108,8 @@ pub enum Count {
     UpstreamEvicted,
     /// Connections to endpoints closed because nobody used them for too long.
     UpstreamIdle,
+    /// Connections that waited since no port was free to connect to their endpoint from.
+    UpstreamCrowded,
     /// Endpoints left out for what they answered.
     UpstreamEjected,
     /// Requests refused because their upstream has as many in flight as it bears.

@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use myriad_base::clock;
 use myriad_model::{ClientAuth, ClientAuthMode, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
@@ -16,18 +15,23 @@ use tokio::time::timeout;
 
 use super::challenge;
 use super::config::{Configs, Offer, Speaks, Want, chosen, with_chosen};
+use super::demand::Demand;
 use super::gate::Gate;
 use super::hello::{self, Hello};
 use super::key::ParsedKeys;
+use super::park::Unparked;
 use super::tickets::TicketKeys;
-use super::turns::HandshakeTurn;
 use super::{client, shown};
 use crate::admission::share::Owner;
+use crate::admission::silent::source_of;
 use crate::admission::spaces::spots;
+use crate::admission::turns::HandshakeTurn;
 use crate::codec::buffer::Buffer;
 use crate::limits::{Limits, Reached};
+use crate::net::allowance::Allowance;
 use crate::net::deadline::Deadline;
 use crate::net::record::Tls;
+use crate::net::stream::hear;
 use crate::route::certificate::Parsed;
 use crate::route::challenge::ChallengeEntry;
 use crate::route::downstream_connection::Secured;
@@ -54,6 +58,7 @@ static DEFAULT_SETTINGS: LazyLock<Arc<TlsSettings>> = LazyLock::new(Arc::default
 pub struct Handshakes {
     configs: Configs,
     keys: ParsedKeys,
+    demand: Demand,
 }
 
 /// Why a handshake failed.
@@ -143,10 +148,11 @@ struct Choice {
 
 impl Handshakes {
     /// An empty state: nothing is parsed and nothing is configured yet.
-    pub fn new(limits: &Limits, tickets: Arc<TicketKeys>) -> Self {
+    pub fn new(limits: &Limits, tickets: Arc<TicketKeys>, demand: Demand) -> Self {
         Handshakes {
             configs: Configs::new(tickets),
             keys: ParsedKeys::new(limits.parsed_keys_max),
+            demand,
         }
     }
 
@@ -160,7 +166,7 @@ impl Handshakes {
         (mut tcp, received): (TcpStream, Buffer),
         arrival: Arrival<'_>,
         meshed: Meshed,
-        load: impl FnOnce() -> G,
+        load: impl Fn() -> G,
         gate: &Gate<'_>,
     ) -> Result<Accepted, HandshakeError> {
         let (limits, counts) = (&gate.local.limits, &gate.local.counts);
@@ -192,16 +198,7 @@ impl Handshakes {
         if let Some(entry) = tables.stream_route(arrival, sni) {
             let entry = entry.clone();
             drop(tables);
-            if !entry.leads_somewhere() {
-                hello::refuse_name(&mut tcp).await;
-                return Err(HandshakeError::UnknownName);
-            }
-            return Ok(Accepted::Passed(Box::new(Passed {
-                tcp,
-                received: hello.received,
-                sni: hello.sni,
-                entry,
-            })));
+            return pass(tcp, hello, entry).await;
         }
         let ended = Arrival {
             is_terminated: true,
@@ -209,7 +206,16 @@ impl Handshakes {
         };
         let stream_route = tables.stream_route(ended, sni).cloned();
         let mut choice = self.choose(&tables, arrival.listener, sni, counts);
+        let missing = sni.filter(|name| {
+            let found = (choice.as_ref(), stream_route.is_some());
+            !hello.is_challenge && self.is_missing(&tables, arrival.listener, name, found)
+        });
         drop(tables);
+        if let Some(name) = missing
+            && Box::pin(self.await_certificate(&tcp, name, &hello.received, gate)).await?
+        {
+            choice = self.choose(&load(), arrival.listener, sni, counts);
+        }
         if let (Some(choice), Some(stream_route)) = (&mut choice, &stream_route) {
             // A stream belongs to who routes it, whoever has the certificate.
             choice.owner = stream_route.owner(arrival.listener);
@@ -221,6 +227,42 @@ impl Handshakes {
         };
         self.answer(tcp, hello, choice, speaks, stream_route, gate)
             .await
+    }
+
+    /// Whether a certificate may be obtained on demand for a name: it is served, and what was
+    /// chosen for its handshake is for another.
+    fn is_missing(
+        &self,
+        tables: &Tables,
+        listener: &Name,
+        name: &str,
+        (choice, is_streamed): (Option<&Choice>, bool),
+    ) -> bool {
+        self.demand.is_open()
+            && !choice.is_some_and(|choice| choice.certificate.covers(name))
+            && tables.lacks_certificate(listener, name, is_streamed)
+    }
+
+    /// Waits for a certificate that may be obtained on demand. Whether there may be one now.
+    async fn await_certificate(
+        &self,
+        tcp: &TcpStream,
+        name: &str,
+        received: &Buffer,
+        gate: &Gate<'_>,
+    ) -> Result<bool, HandshakeError> {
+        let mut held = gate.local.fairness.holdings.connection();
+        held.set(received.capacity());
+        if !held.may_grow() {
+            return Ok(false);
+        }
+        let (source, counts) = (source_of(gate.visit.client.ip()), &gate.local.counts);
+        let waiting = gate.parked.wait(&self.demand, (name, source), tcp, counts);
+        match waiting.await {
+            Unparked::Answered => Ok(true),
+            Unparked::Over => Ok(false),
+            Unparked::Gone => Err(HandshakeError::Io(io::ErrorKind::UnexpectedEof.into())),
+        }
     }
 
     /// Does the handshake with what was chosen to answer it.
@@ -253,10 +295,15 @@ impl Handshakes {
         let tls = Tls::server(tcp, config, hello.received.filled())?;
         drop(hello.received);
         let mut tls = Box::new(tls);
-        let (offer, owner) = (choice.offer(), choice.owner);
-        let shaking = Box::pin(shake(&mut tls, (&offer, owner), turn, gate));
-        timeout(gate.local.limits.handshake_timeout, shaking).await??;
-        let secured = choice.secured(&tls, hello.sni, &gate.local.counts);
+        let (offer, is_parted) = (choice.offer(), choice.clients.is_some());
+        let way = (&offer, choice.owner, is_parted);
+        let turn = Box::pin(shake(&mut tls, way, turn, gate)).await?;
+        let judged = turn.filter(|_| choice.judges());
+        let secure = || choice.secured(&tls, hello.sni, &gate.local.counts);
+        let secured = match &judged {
+            Some(turn) => turn.step_on(secure),
+            None => secure(),
+        };
         Ok(Accepted::Secured(tls, secured, stream_route))
     }
 
@@ -275,6 +322,11 @@ impl Handshakes {
         let owner = domain.map(|(domain, origin)| Owner::of(origin, &domain.host));
         let domain = domain.map(|(domain, _)| domain);
         let certificate = self.keys.get(entry, counts).ok()?;
+        if let Some(found) = sni.and_then(|name| tables.on_demand(name))
+            && Arc::ptr_eq(&found.certificate, entry)
+        {
+            self.demand.note_use(found);
+        }
         let more = domain.map_or(&[][..], |domain| &domain.alternatives);
         let more = more.iter().filter_map(|name| tables.certificate(name));
         // The answerer is one of them where the first certificate is not there.
@@ -317,31 +369,56 @@ impl Handshakes {
     }
 }
 
-/// Does a handshake, in one turn, or in two where the client has to be asked for another key share:
-/// the signature then comes after its second hello.
-async fn shake(
+/// Hands a handshake on as it came.
+async fn pass(
+    mut tcp: TcpStream,
+    hello: Hello,
+    entry: Arc<StreamRouteEntry>,
+) -> Result<Accepted, HandshakeError> {
+    if !entry.leads_somewhere() {
+        hello::refuse_name(&mut tcp).await;
+        return Err(HandshakeError::UnknownName);
+    }
+    Ok(Accepted::Passed(Box::new(Passed {
+        tcp,
+        received: hello.received,
+        sni: hello.sni,
+        entry,
+    })))
+}
+
+/// Does a handshake, in one turn, or in several: where the client has to be asked for another key
+/// share, the signature comes after its second hello, and where it `is_parted`, the client's
+/// certificates are verified once they have come, which may cost more than all else. No turn is
+/// held in between, and the time that the client has does not run while one is waited for. Returns
+/// the last turn, unless that was given back.
+async fn shake<'a>(
     tls: &mut Tls,
-    (offer, owner): (&Offer, Owner),
-    turn: HandshakeTurn<'_>,
-    gate: &Gate<'_>,
-) -> Result<(), HandshakeError> {
+    (offer, owner, is_parted): (&Offer, Owner, bool),
+    turn: HandshakeTurn<'a>,
+    gate: &'a Gate<'_>,
+) -> Result<Option<HandshakeTurn<'a>>, HandshakeError> {
     let mut held = gate.local.fairness.holdings.connection();
     held.belong(spots(owner.namespace));
     let (slow, mut turn) = (Deadline::new(), Some(turn));
     let (mut until, mut is_asked_again) = (i64::MAX, false);
+    let mut allowance = Allowance::new(gate.local.limits.handshake_timeout);
     loop {
         let mut is_begun = false;
         let is_done = poll_fn(|context| {
-            let began = (!is_begun).then(clock::processor_time);
-            let step = tls.poll_handshake(context, &mut |step| {
-                with_chosen(offer, &mut until, step);
-            });
-            if let Some(began) = began {
-                let cost = clock::processor_time().saturating_sub(began);
-                gate.turns.spend(cost);
-                slow.set(SLOT_TIME);
-                is_begun = true;
-            }
+            let mut go_on = || {
+                tls.poll_handshake(context, &mut |step| {
+                    with_chosen(offer, &mut until, step);
+                })
+            };
+            let step = match &turn {
+                Some(turn) if !is_begun => {
+                    slow.set(SLOT_TIME);
+                    turn.step(go_on)
+                }
+                _ => go_on(),
+            };
+            is_begun = true;
             if step.is_pending() {
                 // The client may take its time from here on.
                 if !held.may_grow() {
@@ -349,7 +426,8 @@ async fn shake(
                 }
                 held.set(HANDSHAKE_BYTES + tls.buffered());
                 let kind = tls.handshake_kind();
-                if !is_asked_again && kind == Some(HandshakeKind::FullWithHelloRetryRequest) {
+                let is_asked = kind == Some(HandshakeKind::FullWithHelloRetryRequest);
+                if is_parted || (is_asked && !is_asked_again) {
                     return Poll::Ready(Ok(false));
                 }
                 if slow.poll_passed(context).is_ready() {
@@ -359,12 +437,12 @@ async fn shake(
             }
             step.map_ok(|()| true).map_err(HandshakeError::Io)
         });
-        if is_done.await? {
-            return Ok(());
+        if allowance.wait(is_done).await?? {
+            return Ok(turn);
         }
         is_asked_again = true;
         drop(turn.take());
-        poll_fn(|context| tls.tcp().poll_read_ready(context)).await?;
+        allowance.wait(hear(tls)).await??;
         turn = Some(gate.turn(owner).await?);
     }
 }
@@ -385,8 +463,7 @@ async fn answer_challenge(
     let config = challenge::config(chosen())?;
     let mut tls = Box::new(Tls::server(tcp, config, hello.received.filled())?);
     drop(hello.received);
-    let shaking = Box::pin(shake(&mut tls, (&offer, owner), turn, gate));
-    timeout(gate.local.limits.handshake_timeout, shaking).await??;
+    Box::pin(shake(&mut tls, (&offer, owner, false), turn, gate)).await?;
     gate.local.counts.add(Count::HandshakeFull);
     Ok(Accepted::Answered)
 }
@@ -431,6 +508,12 @@ impl Choice {
             version,
             checked: Cell::new(0),
         }
+    }
+
+    /// Whether the client's certificate is judged once the handshake is done.
+    fn judges(&self) -> bool {
+        let clients = self.clients.as_ref();
+        clients.is_some_and(|(auth, _)| auth.mode == ClientAuthMode::Shown)
     }
 
     /// Lets the handshake judge the client's certificate, where nobody does behind it.

@@ -12,7 +12,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{
+    NamedGroup, ServerConfig, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+    version,
+};
 use smallvec::SmallVec;
 
 use super::client::Asking;
@@ -36,8 +39,8 @@ const MESH_PROTOCOLS: &[&[u8]] = &[
 /// The most configurations; a further one takes the place of any.
 const CONFIGS_MAX: usize = 1_024;
 
-/// The keys of a domain's certificates, in the order of preference.
-pub type Offer = SmallVec<[Arc<CertifiedKey>; 1]>;
+/// The keys of a domain's certificates, in the order of preference. Two take no more room than one.
+pub type Offer = SmallVec<[Arc<CertifiedKey>; 2]>;
 
 thread_local! {
     static CHOSEN: RefCell<Offer> = RefCell::new(Offer::new());
@@ -116,7 +119,7 @@ pub fn with_chosen(offer: &Offer, until: &mut i64, step: &mut dyn FnMut()) {
 
 /// Hands over what was chosen; see [`with_chosen`].
 pub fn chosen() -> Arc<dyn ResolvesServerCert> {
-    Arc::new(Chosen)
+    Arc::new(Chosen { speaks_13: true })
 }
 
 fn build(
@@ -140,7 +143,8 @@ fn build(
             }))
         }
     };
-    let mut config = builder.with_cert_resolver(Arc::new(Chosen));
+    let speaks_13 = settings.version_max >= TlsVersion::V13;
+    let mut config = builder.with_cert_resolver(Arc::new(Chosen { speaks_13 }));
     config.ignore_client_order = !settings.cipher_suites.is_empty();
     let protocols: &[&[u8]] = match speaks {
         Speaks::Http => &[b"h2", b"http/1.1"],
@@ -165,9 +169,13 @@ fn build(
     Ok(config)
 }
 
-/// The suites that are wanted, in their order.
+/// The suites that are wanted, in their order. Those of a version that is not spoken are left out:
+/// what a client can verify is judged by the suites that both ends have.
 fn provider(settings: &TlsSettings) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
+    let spoken = versions(settings);
+    let is_spoken = |it: &SupportedCipherSuite| spoken.contains(&it.version());
+    provider.cipher_suites.retain(is_spoken);
     if !settings.cipher_suites.is_empty() {
         let all = std::mem::take(&mut provider.cipher_suites);
         let find = |wanted: &CipherSuite| {
@@ -195,14 +203,51 @@ fn versions(settings: &TlsSettings) -> Vec<&'static SupportedProtocolVersion> {
 
 /// Hands over the certificate that was chosen from the tables that the handshake began with.
 #[derive(Debug)]
-struct Chosen;
+struct Chosen {
+    /// Whether TLS 1.3 may be spoken.
+    speaks_13: bool,
+}
 
 impl ResolvesServerCert for Chosen {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        CHOSEN.with_borrow(|offer| {
-            let schemes = hello.signature_schemes();
-            let fits = |it: &&Arc<CertifiedKey>| it.key.choose_scheme(schemes).is_some();
-            offer.iter().find(fits).or_else(|| offer.first()).cloned()
+        CHOSEN.with_borrow(|offer| match &**offer {
+            // Whether the client can verify the only one, the handshake finds out.
+            [only] => Some(only.clone()),
+            several => {
+                let mut fitting = several.iter().filter(|it| self.fits(it, &hello));
+                fitting.next().or(several.first()).cloned()
+            }
         })
+    }
+}
+
+impl Chosen {
+    /// Whether a client can verify what is signed with a key. The schemes that are asked for are
+    /// those that the suites of both ends allow.
+    fn fits(&self, key: &CertifiedKey, hello: &ClientHello<'_>) -> bool {
+        let Some(signer) = key.key.choose_scheme(hello.signature_schemes()) else {
+            return false;
+        };
+        // Whoever has suites of TLS 1.3 speaks it.
+        let mut suites = hello.cipher_suites().iter();
+        let has_13 = suites.any(|suite| u16::from(*suite) >> 8 == SUITES_13);
+        // Before it, schemes of ECDSA say nothing of curves (RFC 8422, section 5.1).
+        match (curve_of(signer.scheme()), hello.named_groups()) {
+            (Some(curve), Some(known)) => self.speaks_13 && has_13 || known.contains(&curve),
+            _ => true,
+        }
+    }
+}
+
+/// The first byte of the numbers of suites of TLS 1.3.
+const SUITES_13: u16 = 0x13;
+
+/// The curve of a key that signs so, where it has one that clients name.
+fn curve_of(scheme: SignatureScheme) -> Option<NamedGroup> {
+    match scheme {
+        SignatureScheme::ECDSA_NISTP256_SHA256 => Some(NamedGroup::secp256r1),
+        SignatureScheme::ECDSA_NISTP384_SHA384 => Some(NamedGroup::secp384r1),
+        SignatureScheme::ECDSA_NISTP521_SHA512 => Some(NamedGroup::secp521r1),
+        _ => None,
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::accept::HandshakeError;
-use super::turns::{HandshakeTurn, HandshakeTurns};
+use super::park::ParkedHandshakes;
 use crate::admission::share::Owner;
 use crate::admission::silent::source_of;
+use crate::admission::turns::HandshakeTurn;
 use crate::limits::Reached;
 use crate::local::Local;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -15,8 +16,8 @@ use crate::telemetry::count::Count;
 pub struct Gate<'a> {
     /// The worker's belongings.
     pub local: &'a Local,
-    /// The turns in which handshakes are done.
-    pub turns: &'a HandshakeTurns,
+    /// The handshakes that wait for a certificate which is obtained on demand.
+    pub parked: &'a ParkedHandshakes,
     /// The connection.
     pub visit: &'a DownstreamConnection,
 }
@@ -44,7 +45,7 @@ impl Gate<'_> {
     pub async fn turn(&self, owner: Owner) -> Result<HandshakeTurn<'_>, HandshakeError> {
         let (limits, counts) = (&self.local.limits, &self.local.counts);
         let shares = &self.local.fairness.handshakes;
-        if let Some(turn) = self.turns.begin(owner, shares) {
+        if let Some(turn) = self.local.turns.begin(owner, shares) {
             return Ok(turn);
         }
         if self.local.fairness.sheds() {
@@ -55,7 +56,7 @@ impl Gate<'_> {
             counts.add(Count::HandshakeQueued);
         }
         let source = source_of(self.visit.client.ip());
-        within(limits.turn_timeout, self.turns.wait(owner, source))
+        within(limits.turn_timeout, self.local.turns.wait(owner, source))
             .await
             .ok_or_else(|| {
                 counts.add_reached(Reached::TurnTimeout);

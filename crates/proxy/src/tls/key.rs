@@ -1,6 +1,7 @@
 //! Keys, parsed at the first handshake that needs them, and forgotten when too many are.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use myriad_model::{Certificate, Host};
@@ -96,8 +97,8 @@ pub fn parse(certificate: &Certificate) -> Result<Parsed, UnusableCertificate> {
     })
 }
 
-/// The DNS names that a leaf is for (RFC 9525, section 6.3: those of its subject alternative
-/// names and no others).
+/// The DNS names and addresses that a leaf is for (RFC 9525, section 6.3: those of its subject
+/// alternative names and no others).
 fn names(leaf: &[u8]) -> Result<Box<[Host]>, UnusableCertificate> {
     let (_, leaf) = x509_parser::parse_x509_certificate(leaf).map_err(|_| UnusableCertificate)?;
     let alternatives = leaf
@@ -110,7 +111,30 @@ fn names(leaf: &[u8]) -> Result<Box<[Host]>, UnusableCertificate> {
     Ok(names
         .filter_map(|name| match name {
             GeneralName::DNSName(name) => Host::parse(&name.to_ascii_lowercase()).ok(),
+            GeneralName::IPAddress(bytes) => address(bytes),
             _ => None,
         })
         .collect())
+}
+
+/// The host of an address, by its bytes.
+fn address(bytes: &[u8]) -> Option<Host> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(bytes).map(IpAddr::from);
+    let address = v4.or_else(|_| v6()).ok()?;
+    Host::of_name(&address.to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_leaf_is_for_its_names_and_for_its_addresses_as_requests_name_them() {
+        let wanted = ["A.example", "192.0.2.7", "2001:db8::7"].map(String::from);
+        let leaf = rcgen::generate_simple_self_signed(wanted).unwrap();
+        let found = names(leaf.cert.der()).unwrap();
+        let found: Vec<&str> = found.iter().map(|host| host.as_str()).collect();
+        assert_eq!(found, ["a.example", "192.0.2.7", "[2001:db8::7]"]);
+    }
 }

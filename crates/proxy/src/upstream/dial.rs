@@ -1,7 +1,7 @@
 //! The purpose of a connection to an endpoint, and how it begins.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +9,17 @@ use myriad_model::{Keepalive, Limits, SealedArc};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::crowds::{Crowds, is_taken, none_is_free};
 use super::endpoint_stream::reset_when_dropped;
 use super::entry::UpstreamEntry;
 use super::ports::PortDraw;
+use crate::admission::silent::source_of;
 use crate::balance::Endpoint;
 use crate::codec::proxy_header::Ends;
 use crate::failure::FailureKind;
+use crate::local::Local;
 use crate::net::border::Border;
-use crate::random::rng::Rng;
+use crate::telemetry::count::Count;
 
 /// The purpose of a connection to an endpoint.
 #[derive(Clone, Copy)]
@@ -66,30 +69,47 @@ impl<'a> Dial<'a> {
     }
 }
 
-/// Connects to an endpoint where it may be one.
+/// Connects to an endpoint where it may be one, in turn where no port is free.
 ///
 /// # Errors
 /// Nobody may be connected to at its address, or its socket does not open.
-pub async fn connect(
-    target: &Endpoint,
-    border: &Border,
-    dice: &Rng,
+pub(super) async fn connect(
+    dial: &Dial<'_>,
+    local: &Local,
+    crowds: &Crowds,
 ) -> Result<TcpStream, FailureKind> {
-    // What is connected to from an address of its own is the workload beside this proxy.
-    if target.manner.source.is_none() && !border.admits(target.address) {
+    let (address, source) = (dial.target.address, source(dial.target));
+    if !may_connect(dial.target, source, local.names.border()) {
         return Err(FailureKind::EndpointRefused);
     }
-    let (address, source) = (target.address, source(target));
-    if border.leads_back(address, source) {
-        return Err(FailureKind::EndpointRefused);
-    }
-    let tcp = open(address, source, PortDraw::new(dice)).await;
-    let tcp = tcp.map_err(|_| FailureKind::ConnectFailed)?;
+    let opened = match crowds.has(address) {
+        true => Err(none_is_free()),
+        false => open(address, source, PortDraw::new(&local.dice)).await,
+    };
+    let opened = match opened {
+        Err(error) if is_taken(&error) => {
+            local.counts.add(Count::UpstreamCrowded);
+            let asker = source_of(dial.ends.client.ip());
+            let attempt = || open(address, source, PortDraw::of_crowd(&local.dice));
+            // Boxed, because hardly any connection ever waits here.
+            Box::pin(crowds.open(address, asker, attempt)).await
+        }
+        opened => opened,
+    };
+    let tcp = opened.map_err(|_| FailureKind::ConnectFailed)?;
     // A listener may have come meanwhile.
+    let border = local.names.border();
     match border.is_own(address, || tcp.local_addr().ok()) {
         true => Err(FailureKind::EndpointRefused),
         false => Ok(tcp),
     }
+}
+
+/// Whether an endpoint may be connected to from an address. What has one of its own is the workload
+/// beside this proxy.
+fn may_connect(target: &Endpoint, source: Option<IpAddr>, border: &Border) -> bool {
+    let is_admitted = target.manner.source.is_some() || border.admits(target.address);
+    is_admitted && !border.leads_back(target.address, source)
 }
 
 /// The address that an endpoint's upstream connects from, where it says so. One of one family says
@@ -100,7 +120,7 @@ fn source(target: &Endpoint) -> Option<IpAddr> {
 }
 
 /// Opens a connection, from an address where one is said, and from the first of the ports that is
-/// free.
+/// free. Where it is no port that is missing but an address, no further one is tried.
 async fn open(
     address: SocketAddr,
     source: Option<IpAddr>,
@@ -111,15 +131,30 @@ async fn open(
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     });
-    let mut failed = io::ErrorKind::AddrNotAvailable.into();
+    let mut failed = none_is_free();
+    let mut may_lack_address = true;
     // From its own port a socket on this machine would connect to itself.
     for port in ports.filter(|port| *port != address.port()) {
         match open_from((source, port).into(), address).await {
             Err(error) if is_taken(&error) => failed = error,
             opened => return opened,
         }
+        if failed.kind() == io::ErrorKind::AddrNotAvailable
+            && std::mem::take(&mut may_lack_address)
+            && lacks_address(source, address)
+        {
+            return Err(io::ErrorKind::NetworkUnreachable.into());
+        }
     }
     Err(failed)
+}
+
+/// Whether this machine has no address that leads to another, or not the one that was said. The
+/// kernel says so in the words in which it says that a port is taken; so it is asked for a socket
+/// that no connection takes a port from. Nothing is sent.
+fn lacks_address(source: IpAddr, address: SocketAddr) -> bool {
+    let asked = UdpSocket::bind((source, 0)).and_then(|socket| socket.connect(address));
+    asked.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 async fn open_from(source: SocketAddr, address: SocketAddr) -> io::Result<TcpStream> {
@@ -131,12 +166,6 @@ async fn open_from(source: SocketAddr, address: SocketAddr) -> io::Result<TcpStr
     socket.set_reuseaddr(true)?;
     socket.bind(source)?;
     socket.connect(address).await
-}
-
-/// Whether somebody listens at a port, or there is a connection from it to the same endpoint.
-fn is_taken(error: &io::Error) -> bool {
-    use io::ErrorKind::{AddrInUse, AddrNotAvailable};
-    matches!(error.kind(), AddrInUse | AddrNotAvailable)
 }
 
 /// Sets up a socket that has just connected.
@@ -165,7 +194,8 @@ pub fn settle(tcp: &TcpStream, keepalive: Option<Keepalive>) {
 mod tests {
     use tokio::net::TcpListener;
 
-    use super::{PortDraw, Rng, open};
+    use super::{PortDraw, open};
+    use crate::random::rng::Rng;
 
     #[tokio::test]
     async fn connections_come_from_ports_that_were_drawn_and_pass_over_those_that_are_taken() {
@@ -189,6 +219,19 @@ mod tests {
             taken.unwrap_err().kind(),
             std::io::ErrorKind::AddrNotAvailable
         );
+    }
+
+    #[tokio::test]
+    async fn where_an_address_is_missing_no_further_port_is_tried() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let dice = Rng::new(1);
+        let mut draw = PortDraw::new(&dice);
+        // An address that no machine has.
+        let source = Some([192, 0, 2, 1].into());
+        let failed = open(address, source, draw.by_ref()).await.unwrap_err();
+        assert_eq!(failed.kind(), std::io::ErrorKind::NetworkUnreachable);
+        assert_eq!(draw.count(), super::super::ports::TRIES_MAX as usize - 1);
     }
 
     #[tokio::test]

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
@@ -13,25 +12,27 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use myriad_base::clock::{self, Instant};
 use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
+use rustls::HandshakeKind;
 use rustls::pki_types::{ServerName, UnixTime};
-use rustls::{ClientConfig, HandshakeKind};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use super::crowds::Crowds;
 use super::dial::{self, Dial};
 use super::endpoint_stream::EndpointStream;
 use super::idle::{Idle, IdleConnections, Leaving, Shelves};
 use super::secure::ClientConfigs;
+use super::shake::shake_hands;
 use crate::balance::Endpoint;
 use crate::balance::usage::{HeldUsage, Usage, UsageKind};
 use crate::codec::proxy_header::{self, Ends};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::local::Shared;
+use crate::net::allowance::Allowance;
 use crate::net::deadline::{TICK, now_ticks};
 use crate::net::record::Tls;
 use crate::net::stream::Stream;
 use crate::telemetry::count::Count;
-use crate::telemetry::refusal::{PeerRefusal, PeerSide};
 
 /// A connection to an endpoint.
 pub struct H1Connection {
@@ -138,6 +139,8 @@ pub struct H1Pool {
     /// Requests that wait for a connection of an upstream that bears only so many.
     queued: Cell<usize>,
     configs: ClientConfigs,
+    /// The endpoints that no port is free for.
+    crowds: Crowds,
 }
 
 #[derive(Default)]
@@ -175,6 +178,7 @@ impl H1Pool {
             idle,
             queued: Cell::new(0),
             configs: ClientConfigs::default(),
+            crowds: Crowds::default(),
         }
     }
 
@@ -254,7 +258,8 @@ impl H1Pool {
         None
     }
 
-    /// Opens a connection within the time that its upstream or its route allows.
+    /// Opens a connection within the time that its upstream or its route allows. That does not run
+    /// while a turn is waited for.
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
@@ -263,8 +268,7 @@ impl H1Pool {
         dial: &Dial<'_>,
         held: Option<HeldUsage>,
     ) -> Result<H1Connection, Failure> {
-        let opened = tokio::time::timeout(dial.connect_timeout(), self.connect(dial)).await;
-        match opened.unwrap_or(Err(FailureKind::ConnectTimeout)) {
+        match self.connect(dial).await {
             Ok(stream) => {
                 self.local.counts.add(Count::UpstreamOpened);
                 Ok(H1Connection {
@@ -276,6 +280,8 @@ impl H1Pool {
                     held,
                 })
             }
+            // No turn has come, which says nothing of the endpoint, and others are no better off.
+            Err(kind @ FailureKind::Overloaded) => Err(kind.into()),
             Err(kind) => {
                 self.local.counts.add(Count::UpstreamFailed);
                 Err(Failure::of(kind).retry(Retry::Yes))
@@ -433,11 +439,15 @@ impl H1Pool {
     }
 
     async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {
-        let tcp = self.open(dial).await?;
+        let mut allowance = Allowance::new(dial.connect_timeout());
+        let tcp = self.open(dial, &mut allowance).await?;
         match &dial.target.manner.tls {
             None => Ok(Stream::Plain(tcp)),
             // Boxed, because a handshake is large and short, and the request behind it neither.
-            Some(tls) => Ok(Stream::Tls(Box::pin(self.encrypt(tcp, tls, dial)).await?)),
+            Some(tls) => {
+                let encrypted = self.encrypt(tcp, tls, dial, &mut allowance);
+                Ok(Stream::Tls(Box::pin(encrypted).await?))
+            }
         }
     }
 
@@ -447,6 +457,7 @@ impl H1Pool {
         tcp: TcpStream,
         tls: &UpstreamTls,
         dial: &Dial<'_>,
+        allowance: &mut Allowance,
     ) -> Result<Box<Tls>, FailureKind> {
         let is_http2 = dial.target.manner.is_http2;
         let way = self
@@ -455,15 +466,17 @@ impl H1Pool {
         let way = way.map_err(|_| FailureKind::UpstreamTrust)?;
         let name = ServerName::try_from(server_name(dial))
             .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));
-        let config = way.config.clone();
-        let mut session = self.shake_hands(tcp, config, name.clone(), dial).await?;
-        if session.handshake_kind() == Some(HandshakeKind::Resumed)
-            && !way.believes(&name, session.endpoint_chain(), unix_time())
-        {
+        let (whose, how) = ((&*self.local, dial), (way.config.clone(), name.clone()));
+        let (mut session, turn) = shake_hands(whose, tcp, how, allowance).await?;
+        let believes = || way.believes(&name, session.endpoint_chain(), unix_time());
+        let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+        let is_believed = !is_resumed || turn.step_on(believes);
+        drop(turn);
+        if !is_believed {
             // The certificate that it shows now decides. No request was sent to it.
             way.forget(&name);
-            let tcp = self.open(dial).await?;
-            session = self.shake_hands(tcp, way.anew(), name, dial).await?;
+            let tcp = self.open(dial, allowance).await?;
+            (session, _) = shake_hands(whose, tcp, (way.anew(), name), allowance).await?;
         }
         if tls.mesh != MeshTls::None
             && let Some(leaf) = session.endpoint_chain().first()
@@ -474,9 +487,17 @@ impl H1Pool {
     }
 
     /// Opens a socket to an endpoint, and says on whose behalf where it is told.
-    async fn open(&self, dial: &Dial<'_>) -> Result<TcpStream, FailureKind> {
-        let mut tcp =
-            dial::connect(dial.target, self.local.names.border(), &self.local.dice).await?;
+    async fn open(
+        &self,
+        dial: &Dial<'_>,
+        allowance: &mut Allowance,
+    ) -> Result<TcpStream, FailureKind> {
+        let opened = allowance.wait(self.open_socket(dial)).await;
+        opened.unwrap_or(Err(FailureKind::ConnectTimeout))
+    }
+
+    async fn open_socket(&self, dial: &Dial<'_>) -> Result<TcpStream, FailureKind> {
+        let mut tcp = dial::connect(dial, &self.local, &self.crowds).await?;
         dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
         if let Some(version) = dial.target.manner.proxy_protocol {
             let header = proxy_header::write(version, dial.ends);
@@ -484,30 +505,6 @@ impl H1Pool {
             sent.map_err(|_| FailureKind::ConnectFailed)?;
         }
         Ok(tcp)
-    }
-
-    /// Does the handshake with an endpoint, and tells where that is not believed.
-    async fn shake_hands(
-        &self,
-        tcp: TcpStream,
-        config: Arc<ClientConfig>,
-        name: ServerName<'static>,
-        dial: &Dial<'_>,
-    ) -> Result<Box<Tls>, FailureKind> {
-        let session = Tls::client(tcp, config, name).map_err(|_| FailureKind::UpstreamTls)?;
-        let mut session = Box::new(session);
-        let done = poll_fn(|context| session.poll_handshake(context, &mut |step| step())).await;
-        done.map_err(|error| {
-            if let Some(refusal) = PeerRefusal::of(&error) {
-                let side = match dial.target.tls().map(|tls| tls.mesh) {
-                    None | Some(MeshTls::None) => PeerSide::Endpoint,
-                    Some(_) => PeerSide::Mesh,
-                };
-                refusal.tell(dial.target.address, side, &self.local.counts);
-            }
-            FailureKind::UpstreamTls
-        })?;
-        Ok(session)
     }
 }
 

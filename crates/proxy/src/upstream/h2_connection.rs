@@ -280,7 +280,9 @@ impl H2Pool {
         let held = opened.take_held();
         let limits = &self.local.limits;
         let state: Rc<State> = Rc::default();
-        let bounded = Bounded::new(opened.stream, state.clone());
+        let turns = self.local.fairness.answers.clone();
+        let whose = (turns, dial.upstream.owner);
+        let bounded = Bounded::new(opened.stream, state.clone(), whose);
         let handshake = builder(limits).handshake(bounded).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
         let (send, connected) = handshake.map_err(|_| failed)?;

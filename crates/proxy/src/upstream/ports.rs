@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
+use std::thread::LocalKey;
 
 use myriad_base::kernel;
 
@@ -24,6 +25,9 @@ const OF_PARITY: u32 = 8;
 /// The most tries beyond the first of each connection, for all that a thread opens in a tick: so
 /// many take a few milliseconds. Beyond, each connection has one.
 const FURTHER_MAX: u32 = 256;
+
+/// The same of connections to endpoints that no port was free for, which take none from others.
+const FURTHER_OF_CROWDS_MAX: u32 = 128;
 
 /// The ports that may be drawn where the kernel does not tell.
 const DEFAULT: RangeInclusive<u16> = 32_768..=60_999;
@@ -42,6 +46,9 @@ static PORTS: LazyLock<Ports> = LazyLock::new(Ports::read);
 thread_local! {
     /// The present tick, and the further tries in it.
     static FURTHER: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+
+    /// The same of those that wait until a port is free.
+    static FURTHER_OF_CROWDS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// The ports that may be drawn.
@@ -55,12 +62,25 @@ struct Ports {
 pub(super) struct PortDraw<'a> {
     dice: &'a Rng,
     tries: u32,
+    is_of_crowd: bool,
 }
 
 impl<'a> PortDraw<'a> {
     /// Ports for a connection.
     pub(super) fn new(dice: &'a Rng) -> Self {
-        PortDraw { dice, tries: 0 }
+        PortDraw {
+            dice,
+            tries: 0,
+            is_of_crowd: false,
+        }
+    }
+
+    /// Ports for a connection to an endpoint that no port was free for a moment ago.
+    pub(super) fn of_crowd(dice: &'a Rng) -> Self {
+        PortDraw {
+            is_of_crowd: true,
+            ..PortDraw::new(dice)
+        }
     }
 }
 
@@ -71,7 +91,8 @@ impl Iterator for PortDraw<'_> {
         let may_try = match self.tries {
             0 => true,
             TRIES_MAX.. => false,
-            _ => may_try_further(),
+            _ if self.is_of_crowd => may_try_further(&FURTHER_OF_CROWDS, FURTHER_OF_CROWDS_MAX),
+            _ => may_try_further(&FURTHER, FURTHER_MAX),
         };
         if !may_try {
             return None;
@@ -82,12 +103,12 @@ impl Iterator for PortDraw<'_> {
 }
 
 /// Whether this thread may try one more port for a connection that has tried one.
-fn may_try_further() -> bool {
+fn may_try_further(tries: &'static LocalKey<Cell<(u32, u32)>>, most: u32) -> bool {
     let now = now_ticks();
-    let (tick, count) = FURTHER.get();
+    let (tick, count) = tries.get();
     let count = if tick == now { count } else { 0 };
-    FURTHER.set((now, count.saturating_add(1)));
-    count < FURTHER_MAX
+    tries.set((now, count.saturating_add(1)));
+    count < most
 }
 
 impl Ports {
@@ -137,7 +158,9 @@ impl Ports {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEFAULT, FURTHER_MAX, OF_PARITY, PortDraw, Ports, Rng, TRIES_MAX};
+    use super::{
+        DEFAULT, FURTHER_MAX, FURTHER_OF_CROWDS_MAX, OF_PARITY, PortDraw, Ports, Rng, TRIES_MAX,
+    };
     use crate::net::deadline::tick;
 
     #[test]
@@ -169,6 +192,21 @@ mod tests {
         assert_eq!([tries(), tries()], [1, 1]);
         tick();
         assert_eq!(tries(), most);
+    }
+
+    #[test]
+    fn endpoints_that_no_port_is_free_for_take_no_tries_from_others() {
+        let dice = Rng::new(1);
+        let (most, further) = (TRIES_MAX as usize, TRIES_MAX as usize - 1);
+        let crowded = || PortDraw::of_crowd(&dice).count();
+        tick();
+        let tries: usize = (0..100).map(|_| crowded()).sum();
+        assert_eq!(tries, 100 + FURTHER_OF_CROWDS_MAX as usize);
+        for _ in 0..FURTHER_MAX as usize / further {
+            assert_eq!(PortDraw::new(&dice).count(), most);
+        }
+        tick();
+        assert_eq!(crowded(), most);
     }
 
     #[test]

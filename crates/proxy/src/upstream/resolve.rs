@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use myriad_base::clock::{self, Instant};
+use myriad_base::log::sparse::SparseLines;
 use myriad_base::log::suppressed::Topic;
 use myriad_base::task;
 use myriad_model::{Balancer, Dns, DnsMode, DnsName, UpstreamOptions};
@@ -16,7 +17,6 @@ use tokio::sync::Mutex;
 use crate::balance::{Endpoint, Member, Pool, TransportSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::net::names::{ADDRESSES_MAX, NameError, Names};
-use crate::telemetry::sparse::SparseLines;
 
 /// The lines about endpoints that cannot be chosen.
 static LINES: SparseLines = SparseLines::untold();

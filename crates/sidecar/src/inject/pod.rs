@@ -208,6 +208,10 @@ fn proxy_arguments(wishes: &Wishes, sidecar: &Sidecar) -> Vec<String> {
         "--workers=2".to_owned(),
     ];
     arguments.extend(sidecar.hold.iter().cloned());
+    if !sidecar.metrics_from.is_empty() {
+        let blocks = sidecar.metrics_from.join(",");
+        arguments.push(format!("--probes-metrics-from={blocks}"));
+    }
     let paths = sidecar.path_normalization.iter();
     arguments.extend(paths.map(|rule| format!("--path-normalization={rule}")));
     if wishes.redirect.is_some() {

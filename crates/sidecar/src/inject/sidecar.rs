@@ -1,5 +1,7 @@
 //! The settings of injected proxies, as written and as checked.
 
+use std::net::IpAddr;
+
 use anyhow::ensure;
 use clap::Args;
 
@@ -90,6 +92,14 @@ pub struct RawSidecar {
         value_name = "SECONDS"
     )]
     pub sidecar_drain_timeout: u64,
+    /// The `--probes-metrics-from` of injected proxies.
+    #[arg(
+        long,
+        env = "MYRIAD_SIDECAR_METRICS_FROM",
+        value_delimiter = ',',
+        value_name = "CIDR,..."
+    )]
+    pub sidecar_metrics_from: Vec<String>,
     /// When injected proxies hold removals.
     #[command(flatten)]
     pub hold: RawSidecarHold,
@@ -141,6 +151,8 @@ pub struct Sidecar {
     pub drain_timeout: u64,
     /// The settings of when it holds removals, as it takes them: `--hold-percent=100`.
     pub hold: Vec<String>,
+    /// The blocks of addresses that metrics are told to; empty for all.
+    pub metrics_from: Vec<String>,
     /// The treatment of paths that servers understand differently, as MeshConfig says.
     pub path_normalization: Option<Box<str>>,
 }
@@ -159,6 +171,18 @@ impl RawSidecarHold {
             .map(|(name, value)| format!("--hold-{name}={value}"))
             .collect()
     }
+}
+
+/// Whether a text is an address, or a block of them.
+fn is_block(text: &str) -> bool {
+    let (address, bits) = text.split_once('/').unwrap_or((text, "0"));
+    let most = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    let is_number = !bits.is_empty() && bits.bytes().all(|it| it.is_ascii_digit());
+    is_number && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }
 
 impl Sidecar {
@@ -198,6 +222,13 @@ impl Sidecar {
                 ));
             }
         }
+        let metrics_from = raw.sidecar_metrics_from.iter().filter(|it| !it.is_empty());
+        let metrics_from: Vec<String> = metrics_from.cloned().collect();
+        for text in metrics_from.iter().filter(|text| !is_block(text)) {
+            problems.push(format!(
+                "--sidecar-metrics-from has {text:?}, which is no block of addresses"
+            ));
+        }
         ensure!(problems.is_empty(), "{}", problems.join("; "));
         Ok(Sidecar {
             image: raw.sidecar_image.clone(),
@@ -211,6 +242,7 @@ impl Sidecar {
             drain_delay: raw.sidecar_drain_delay,
             drain_timeout: raw.sidecar_drain_timeout,
             hold: raw.hold.arguments(),
+            metrics_from,
             path_normalization: None,
         })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use myriad_admin::server::Source;
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use serde_json::{Value, json};
@@ -24,6 +25,26 @@ fn probes(check: &Value) -> Probes {
         metrics: Metrics::new(),
         checks: read(&json!({ PATH: check }).to_string()).unwrap(),
         pod: IpAddr::from([127, 0, 0, 1]),
+        may_read_metrics: Box::new(|address| address == IpAddr::from([192, 0, 2, 9])),
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_told_to_those_who_may_read_them_and_health_to_all() {
+    let probes = probes(&json!({"tcpSocket": {"port": 1}, "timeoutSeconds": 1}));
+    let shared = SharedChecks::new(Duration::ZERO);
+    for (path, of_reader, of_stranger) in [
+        ("/metrics", 200, 403),
+        ("/stats/prometheus", 200, 403),
+        ("/healthz", 200, 200),
+    ] {
+        for (last, expected) in [(9, of_reader), (10, of_stranger)] {
+            let mut question = http::Request::get(path).body(bytes::Bytes::new()).unwrap();
+            let address = IpAddr::from([192, 0, 2, last]);
+            question.extensions_mut().insert(Source(address));
+            let answer = probes.answer(&question, &shared).await;
+            assert_eq!(answer.status().as_u16(), expected, "{path} of {address}");
+        }
     }
 }
 
@@ -36,7 +57,9 @@ async fn answer(probes: &Probes, path: &str) -> u16 {
 /// The status that somebody gets.
 async fn answer_to(asker: &str, probes: &Probes, shared: &SharedChecks, path: &str) -> u16 {
     let question = http::Request::get(path).header("user-agent", asker);
-    let question = question.body(bytes::Bytes::new()).unwrap();
+    let mut question = question.body(bytes::Bytes::new()).unwrap();
+    let reader = Source(IpAddr::from([192, 0, 2, 9]));
+    question.extensions_mut().insert(reader);
     let answer = probes.answer(&question, shared).await;
     answer.status().as_u16()
 }

@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 
 pub use self::follow::{ShelfNews, ShelfWatch};
 
-use super::client::{CallError, Client};
+use super::client::{CallError, Client, Form};
+use super::core::Failure;
 use super::own::Texts;
 use super::path::escape;
 
@@ -27,12 +28,17 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Secrets that one page of a list has: an answer is bounded, and one of them may have 100 KiB.
 const PAGE_ITEMS: u32 = 50;
 
+/// Secrets that one page of names and versions has.
+const PAGE_NAMES: u32 = 500;
+
 /// The Secrets of a namespace that have a label. Cheap to clone.
 #[derive(Clone)]
 pub struct Shelf {
     client: Client,
     namespace: Arc<str>,
     label: (&'static str, &'static str),
+    /// The type of those that are created.
+    kind: &'static str,
 }
 
 /// A Secret as it was read. Its values have no way to be printed.
@@ -59,7 +65,16 @@ impl Shelf {
             client,
             namespace: namespace.into(),
             label,
+            kind: "Opaque",
         }
+    }
+
+    /// These Secrets, which are created as those of certificates: with values `tls.crt` and
+    /// `tls.key` among others.
+    #[must_use]
+    pub fn of_certificates(self) -> Shelf {
+        let kind = "kubernetes.io/tls";
+        Shelf { kind, ..self }
     }
 
     /// All of them, as they are now.
@@ -109,7 +124,7 @@ impl Shelf {
                         "name": name,
                         "labels": { label: value },
                     },
-                    "type": "Opaque",
+                    "type": self.kind,
                     "data": data,
                 });
                 let body = Some((JSON, object.to_string().into_bytes()));
@@ -169,6 +184,41 @@ impl Shelf {
             }
             path = format!("{first}&continue={}", escape(&page.metadata.next));
         }
+    }
+
+    /// The names and versions of all of them, without what is in them, and the version that the
+    /// list shows.
+    async fn versions(&self) -> Result<(Vec<ItemMetadata>, Box<str>), Failure> {
+        let first = format!(
+            "{}?limit={PAGE_NAMES}{}",
+            self.collection(),
+            self.selector()
+        );
+        let (mut path, mut found) = (first.clone(), Vec::new());
+        loop {
+            let body = self.client.page(&path, Form::MetadataList).await?;
+            let page: Page = parse(&body)?;
+            found.extend(page.items.into_iter().map(|item| item.metadata));
+            if page.metadata.next.is_empty() {
+                return Ok((found, page.metadata.resource_version));
+            }
+            path = format!("{first}&continue={}", escape(&page.metadata.next));
+        }
+    }
+
+    /// One of them as it was when a list showed a version; none where it was not there. A single
+    /// object cannot be asked for that, so it is a list.
+    async fn get_at(&self, name: &str, version: &str) -> Result<Option<Shelved>, Failure> {
+        let path = format!(
+            "{}?resourceVersion={}&resourceVersionMatch=Exact&fieldSelector=metadata.name%3D{}{}",
+            self.collection(),
+            escape(version),
+            escape(name),
+            self.selector()
+        );
+        let body = self.client.page(&path, Form::Whole).await?;
+        let page: Page = parse(&body)?;
+        Ok(page.items.into_iter().next().map(Item::read))
     }
 
     fn collection(&self) -> String {
@@ -231,8 +281,26 @@ impl Item {
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CallError> {
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unreadable> {
     // What serde says may quote a value.
-    serde_json::from_slice(body)
-        .map_err(|_| CallError::Lost("the answer is none about Secrets".to_owned()))
+    serde_json::from_slice(body).map_err(|_| Unreadable)
+}
+
+/// An answer that is none about Secrets.
+struct Unreadable;
+
+impl Unreadable {
+    const TEXT: &str = "the answer is none about Secrets";
+}
+
+impl From<Unreadable> for CallError {
+    fn from(_: Unreadable) -> CallError {
+        CallError::Lost(Unreadable::TEXT.to_owned())
+    }
+}
+
+impl From<Unreadable> for Failure {
+    fn from(_: Unreadable) -> Failure {
+        Failure::Lost(Unreadable::TEXT.to_owned())
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use myriad_base::clock::{self, Instant};
 use myriad_base::hold::HoldLimits;
@@ -153,6 +154,9 @@ pub(crate) struct Pair {
     /// The anchors of the mesh that the client was told.
     pub(crate) anchors: Option<Anchors>,
     pub(crate) signed: Vec<Result<Issued, NotSigned>>,
+    /// Whether the client was told last that hosts are wanted, and the answers to those it told.
+    pub(crate) is_demanding: Option<bool>,
+    pub(crate) answered: Vec<(Arc<str>, Duration)>,
     /// Whether the proxy is of a build that does not say of what kind its resources are.
     pub(crate) is_old: bool,
 }
@@ -180,6 +184,16 @@ impl Pair {
     /// Connects a proxy that wants an identity.
     pub(crate) fn connect_wanting(world: &World, held: Snapshot, key: Option<[u8; 32]>) -> Self {
         Self::connect_as(world, held, key, ServerCounters::default(), true)
+    }
+
+    /// Connects a proxy that tells hosts, if it may.
+    pub(crate) fn connect_demanding(world: &World) -> Self {
+        let mut pair = Self::connect(world, Snapshot::new());
+        pair.client = pair.client.demanding();
+        pair.to_server.clear();
+        let hello = pair.client.hello();
+        pair.send(hello);
+        pair
     }
 
     fn connect_as(
@@ -211,6 +225,8 @@ impl Pair {
             receipts: Vec::new(),
             anchors: None,
             signed: Vec::new(),
+            is_demanding: None,
+            answered: Vec::new(),
             is_old: false,
             client,
         };
@@ -277,6 +293,8 @@ impl Pair {
             Received::Nothing => {}
             Received::Anchors(anchors) => self.anchors = Some(anchors),
             Received::Signed(outcome) => self.signed.push(outcome),
+            Received::Demanding(is_open) => self.is_demanding = Some(is_open),
+            Received::Answered(host, time) => self.answered.push((host, time)),
             Received::Answer(answer) => self.send(answer),
             Received::Key(key, hello) => {
                 self.key = Some(key);

@@ -1,6 +1,7 @@
 //! The gRPC client: connects, follows, and connects again.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ pub use super::knock::{ClientError, ClientSettings, Connect, TcpConnect};
 use super::knock::{Knock, Opened};
 use super::search::{Found, Search};
 use crate::client::{ClientSession, Delivery, Received, Refusal};
+use crate::demand::DemandedHost;
 use crate::metrics::ClientCounters;
 use crate::signing::{Anchors, Issued, NotSigned};
 use crate::wire::{FromProxy, FromServer};
@@ -73,6 +75,26 @@ pub trait Apply: Send {
     /// Hands over the answer to the request. A connection that ends leaves one unanswered.
     fn signed(&mut self, _outcome: Result<Issued, NotSigned>) {}
 
+    /// Whether hosts are told that clients ask for and that no object names. Asked for once per
+    /// connection.
+    fn demands(&self) -> bool {
+        false
+    }
+
+    /// Somebody obtains certificates for such hosts from now on, or nobody does. Called with the
+    /// latter first on every connection.
+    fn set_demanding(&mut self, _is_open: bool) {}
+
+    /// Waits for the next such host. Asked for while somebody obtains certificates; the future is
+    /// dropped whenever something else happens, which must lose nothing.
+    fn demanded(&mut self) -> impl Future<Output = DemandedHost> + Send {
+        std::future::pending()
+    }
+
+    /// A host that was told is refused for this time; not at all where its certificate is there, or
+    /// may come.
+    fn answered(&mut self, _host: Arc<str>, _refused_for: Duration) {}
+
     /// A server has answered.
     fn connected(&mut self) {}
 
@@ -128,7 +150,7 @@ impl Client {
 
     /// One connection from its beginning to its end, and those that it moves on to.
     async fn connect_and_follow(&mut self, apply: &mut impl Apply) -> ClientError {
-        let opened = match timeout(TIMEOUT, self.knock(apply.wants_identity()).open()).await {
+        let opened = match timeout(TIMEOUT, self.knock(apply).open()).await {
             Err(_) => return ClientError::Timeout,
             Ok(Err(error)) => return error,
             Ok(Ok(opened)) => opened,
@@ -150,13 +172,14 @@ impl Client {
         }
     }
 
-    fn knock(&self, wants_identity: bool) -> Knock {
+    fn knock(&self, apply: &impl Apply) -> Knock {
         Knock {
             settings: self.settings.clone(),
             counters: self.counters.clone(),
             held: self.held.clone(),
             key: self.key,
-            wants_identity,
+            wants_identity: apply.wants_identity(),
+            demands: apply.demands(),
         }
     }
 
@@ -171,6 +194,7 @@ impl Client {
             mut incoming,
             mut session,
         } = opened;
+        apply.set_demanding(false);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut confirmations = self.settings.holds.confirmations();
@@ -181,9 +205,8 @@ impl Client {
                 loss = session.loss();
                 self.settings.holds.set(HOLDER, loss);
             }
-            let wants_identity = apply.wants_identity();
             search.look(session.is_server_lost(), self.held.digest(), || {
-                self.knock(wants_identity)
+                self.knock(apply)
             });
             if let Some(asked) = self.ask(&mut session, apply)
                 && outgoing.send(asked).await.is_err()
@@ -202,6 +225,13 @@ impl Client {
                     // The sender is part of the settings, so it lives.
                     Ok(()) = confirmations.changed() => {
                         session.confirm();
+                        continue;
+                    }
+                    demanded = apply.demanded(), if session.may_demand() => {
+                        let told = session.demand(&demanded);
+                        if let Some(told) = told && outgoing.send(told).await.is_err() {
+                            return ClientError::Closed.into();
+                        }
                         continue;
                     }
                 },
@@ -245,6 +275,14 @@ impl Client {
             }
             Received::Signed(outcome) => {
                 apply.signed(outcome);
+                None
+            }
+            Received::Demanding(is_open) => {
+                apply.set_demanding(is_open);
+                None
+            }
+            Received::Answered(host, refused_for) => {
+                apply.answered(host, refused_for);
                 None
             }
             Received::Apply(delivery) => {

@@ -113,6 +113,7 @@ pub(super) struct Knock {
     pub(super) held: Snapshot,
     pub(super) key: Option<[u8; 32]>,
     pub(super) wants_identity: bool,
+    pub(super) demands: bool,
 }
 
 impl Knock {
@@ -128,6 +129,9 @@ impl Knock {
         .holding(self.settings.holds.limits());
         if self.wants_identity {
             session = session.wanting_identity();
+        }
+        if self.demands {
+            session = session.demanding();
         }
         // One answer and one request at a time are under way, beside the greeting.
         let (outgoing, mut answers) = mpsc::channel(3);

@@ -21,6 +21,8 @@ use tonic::{Request, Status, Streaming};
 
 use super::accept::Door;
 use super::connection;
+use super::demanding::Demands;
+pub use super::demanding::Obtain;
 pub use super::event::{Event, Identity};
 use super::guests::Guests;
 use super::late::{self, Late};
@@ -104,6 +106,7 @@ pub(super) struct Streams {
     key: [u8; 32],
     authenticate: Arc<dyn Authenticate>,
     sign: Option<Arc<dyn Sign>>,
+    obtain: Option<Arc<dyn Obtain>>,
     views: Views,
     events: mpsc::Sender<Event>,
     counters: ServerCounters,
@@ -142,6 +145,7 @@ impl Server {
             key: settings.key,
             authenticate,
             sign: None,
+            obtain: None,
             views,
             events,
             counters,
@@ -168,6 +172,14 @@ impl Server {
     #[must_use]
     pub fn signing(mut self, sign: Arc<dyn Sign>) -> Self {
         self.streams.sign = Some(sign);
+        self
+    }
+
+    /// This server, which also takes in the hosts that proxies of gateways tell, where somebody has
+    /// a use for them.
+    #[must_use]
+    pub fn obtaining(mut self, obtain: Option<Arc<dyn Obtain>>) -> Self {
+        self.streams.obtain = obtain;
         self
     }
 
@@ -251,12 +263,15 @@ impl Streams {
         let session = session.holding(self.holds.limits());
         let session = session.claiming(&self.claims, owner.namespace, owner.is_gateway);
         let late = Late::nothing(number, identity.owner.is_gateway);
+        // A sidecar's hosts are its workload's, and no gateway's.
+        let obtain = self.obtain.clone().filter(|_| identity.owner.is_gateway);
         let running = Running {
             number,
             identity,
             late,
             session,
             anchors: self.sign.as_ref().map(|sign| sign.anchors()),
+            demands: Demands::new(number, obtain),
             confirmations: self.holds.confirmations(),
             lost: self.lost.clone(),
             held: None,
@@ -311,6 +326,8 @@ struct Running {
     session: ServerSession,
     /// The authorities of the mesh, where somebody signs.
     anchors: Option<watch::Receiver<Option<Arc<Anchors>>>>,
+    /// The hosts that the proxy tells, where that is for it to do.
+    demands: Demands,
     confirmations: watch::Receiver<u64>,
     lost: Option<watch::Receiver<bool>>,
     /// The loss that was told to be held for this proxy.
@@ -368,6 +385,7 @@ impl Running {
                 self.anchor();
                 self.session.signed(outcome);
             }
+            self.demands.hand_on(&mut self.session, clock::now());
             while let Some(frame) = self.session.poll(clock::now()) {
                 match timeout(self.streams.answer_timeout, self.outgoing.send(Ok(frame))).await {
                     Ok(Ok(())) => {}
@@ -400,6 +418,11 @@ impl Running {
                 }
                 () = changed(&mut self.anchors) => self.anchor(),
                 () = changed(&mut self.lost) => {}
+                answered = self.demands.next() => {
+                    if let Some((host, refused_for)) = answered {
+                        self.session.answer(&host, refused_for);
+                    }
+                }
                 // The sender is part of `streams`, so it lives.
                 Ok(()) = self.confirmations.changed() => self.session.confirm(),
                 () = sleep_until(deadline.unwrap_or(self.greeting_due)), if deadline.is_some() => {
@@ -452,7 +475,7 @@ impl Running {
 
     /// Signs for the proxy of this stream, if the token that came with the request is still good
     /// and names the same one.
-    async fn sign(&self, asked: &Asked) -> Result<Vec<Bytes>, NotSigned> {
+    async fn sign(&mut self, asked: &Asked) -> Result<Vec<Bytes>, NotSigned> {
         let not = |reason: &str| NotSigned {
             reason: reason.to_owned(),
             retry_after: Duration::ZERO,
@@ -521,7 +544,7 @@ impl Running {
     }
 
     /// Nobody may be listening any more; the proxy is served nevertheless.
-    async fn tell(&self, event: Event) {
+    async fn tell(&mut self, event: Event) {
         let _ = self.events.send(event).await;
     }
 }

@@ -1,6 +1,7 @@
 //! The real server and the real client, over TLS on ports of the system's choice.
 
 mod crowd;
+mod demanding;
 mod lost;
 mod signing;
 mod unread;

@@ -6,11 +6,15 @@ pub(crate) mod issuer;
 pub(crate) mod units;
 
 use myriad_api::{Object, ObjectKind};
-use myriad_model::{ChallengeAnswer, ChallengeForm, Host, Origin, OriginKind, Resource, Value};
+use myriad_model::{
+    ChallengeAnswer, ChallengeForm, Host, Origin, OriginKind, Resource, Value, is_demandable,
+    on_demand_name,
+};
 
 use crate::engine::{Dialect, Output, Reader, Unit};
+use crate::resolve::certificate;
 
-/// The rules that the engine has for orders and issuers.
+/// The rules that the engine has for orders, certificates on demand and issuers.
 pub(crate) const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     ..Dialect::BLANK
@@ -31,7 +35,7 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         id: id.clone(),
     };
     for answer in &order.answers {
-        let Ok(host) = Host::parse(&answer.host) else {
+        let Ok(host) = Host::of_name(&answer.host) else {
             continue;
         };
         let answer = ChallengeAnswer {
@@ -50,6 +54,31 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
             };
             output.resources.push((answer.name(id), resource));
         }
+    }
+    output
+}
+
+/// Translates a certificate that was obtained on demand, which handshakes find by its host. One
+/// that cannot be served is left out: whoever obtained it has checked it.
+pub(crate) fn translate_on_demand(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let Some(id) = unit.name() else {
+        return output;
+    };
+    let Some(Object::OnDemand(found)) = reader.visit(ObjectKind::OnDemand, id) else {
+        return output;
+    };
+    let served = certificate::own(&found.secret);
+    if let Some(certificate) = served.filter(|_| is_demandable(&found.host)) {
+        let resource = Resource {
+            origin: Origin {
+                kind: OriginKind::Secret,
+                id: id.clone(),
+            },
+            value: Value::Certificate(Box::new(certificate)),
+        };
+        let name = on_demand_name(&found.host);
+        output.resources.push((name, resource));
     }
     output
 }

@@ -160,9 +160,14 @@ impl Holding {
             | ObjectKind::Pod
             | ObjectKind::ConfigMap => &[Holding::ObjectBytes],
             ObjectKind::Issuer => &[Holding::ObjectBytes, Holding::Issuers],
-            // How many orders there are is bounded where they are made, and how many issuers where
-            // they are used: of these the operator's go first.
-            ObjectKind::IngressClass | ObjectKind::Order | ObjectKind::ClusterIssuer => &[],
+            // How many orders, certificates on demand and proofs there are is bounded where they
+            // are made, and how many issuers where they are used: of these the operator's go
+            // first.
+            ObjectKind::IngressClass
+            | ObjectKind::Order
+            | ObjectKind::OnDemand
+            | ObjectKind::HostProof
+            | ObjectKind::ClusterIssuer => &[],
         }
     }
 }
@@ -282,6 +287,7 @@ fn hollow_issuer(issuer: &Issuer) -> Issuer {
     };
     Issuer {
         meta: blank(&issuer.meta),
+        controller: issuer.controller.clone(),
         spec: Err(problem),
         notes: Box::default(),
         bytes: 0,

@@ -14,6 +14,7 @@ use myriad_model::Host;
 use super::{ingress, istio};
 use crate::engine::{Output, Reader, Unit, namespace_of};
 use crate::resolve::losers::{self, LOSERS_MAX};
+use crate::resolve::proof;
 use crate::resolve::{Above, Claim, Claims};
 
 /// Translates one host. The routes of Ingresses go before those of VirtualServices.
@@ -37,12 +38,8 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         true => istio::gather_sites(reader, host, claims, owner.as_ref(), &mut strangers),
         false => Vec::new(),
     };
-    losers::tell(
-        host,
-        owner.as_ref().map(|it| &it.key),
-        strangers,
-        &mut output,
-    );
+    let has_it = owner.as_ref().map(|it| &it.key);
+    proof::tell(reader.settings(), host, has_it, strangers, &mut output);
     let claimants = ingress::gather(reader, &contenders);
     let ends = above::Ends {
         sites: &sites,
@@ -76,11 +73,13 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         };
         istio::add_host(reader, shared, scene, &mut output);
     }
-    if let Some(owner) = owner.as_ref().filter(|_| is_istio || !claimants.is_empty()) {
+    // One that is kept for who does not claim it now is as any that nobody claims.
+    let is_had = |it: &&Claim| !it.is_reserved() && (is_istio || !claimants.is_empty());
+    if let Some(owner) = owner.as_ref().filter(is_had) {
         let whose = (owner, &*claimants);
         kept::add(reader, shared, host, whose, &above, &mut output);
     }
-    output.meaning = wildcard::meaning(reader, shared, host);
+    output.meaning = wildcard::meaning(reader, shared, host, &output);
     output
 }
 

@@ -6,6 +6,7 @@
 
 mod blocks;
 mod captured;
+mod endpoints;
 pub(crate) mod facts;
 mod owned;
 mod peers;

@@ -82,6 +82,8 @@ pub(crate) fn named(object: &Object, settings: &Settings, add: &mut dyn FnMut(Op
         | Object::Pod(_)
         | Object::ConfigMap(_)
         | Object::Order(_)
+        | Object::OnDemand(_)
+        | Object::HostProof(_)
         | Object::Issuer(_) => return,
     };
     for (key, _) in selector.into_iter().flat_map(|labels| labels.iter()) {

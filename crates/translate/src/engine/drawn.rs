@@ -35,6 +35,7 @@ pub(super) fn put_together(outputs: Vec<(Stamp, Output)>) -> Drawn {
         drawn.output.findings.extend(output.findings);
         drawn.output.wishes.extend(output.wishes);
         drawn.output.issuers.extend(output.issuers);
+        drawn.output.rivals.extend(output.rivals);
         let deadlines = [drawn.output.deadline, output.deadline];
         drawn.output.deadline = deadlines.into_iter().flatten().min();
         for (name, resource) in output.resources {

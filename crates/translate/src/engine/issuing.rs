@@ -32,6 +32,8 @@ pub struct IssuerTerms {
     pub solver: Option<SolverTerms>,
     /// The kind of key of certificates.
     pub key: KeyTerms,
+    /// The URL that is asked which names may have certificates on demand; none for none by it.
+    pub ask: Option<Box<str>>,
 }
 
 /// An authority, and the account there.
@@ -67,6 +69,20 @@ pub enum KeyTerms {
     EcdsaP256,
     /// RSA with 2,048 bits.
     Rsa2048,
+    /// Two certificates for each host, of both.
+    EcdsaAndRsa,
+}
+
+impl KeyTerms {
+    /// The kind that an issuer names; of no word, the usual one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "" | "ecdsa-p256" => Some(KeyTerms::EcdsaP256),
+            "rsa-2048" => Some(KeyTerms::Rsa2048),
+            "ecdsa-and-rsa" => Some(KeyTerms::EcdsaAndRsa),
+            _ => None,
+        }
+    }
 }
 
 /// How records of DNS are set.

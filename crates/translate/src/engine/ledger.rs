@@ -125,13 +125,14 @@ impl<T: Ord> Ledger<T> {
 }
 
 impl Engine {
-    /// Keeps the findings, wishes and issuers of a unit, in place of those that it had.
+    /// Keeps the findings, wishes, issuers and rivals of a unit, in place of those that it had.
     pub(super) fn state(&mut self, id: UnitId, output: &mut Output) {
         let findings = std::mem::take(&mut output.findings);
         self.ledger.replace(id, limit(findings));
         self.wishes.replace(id, std::mem::take(&mut output.wishes));
         let issuers = std::mem::take(&mut output.issuers);
         self.issuers.replace(id, issuers);
+        self.rivals.replace(id, std::mem::take(&mut output.rivals));
     }
 }
 

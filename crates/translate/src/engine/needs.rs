@@ -38,7 +38,12 @@ impl Engine {
         if bond.is_read {
             let kept = change.kept.iter().filter(|_| bond.is_read_whole);
             for host in change.gained.iter().chain(&change.lost).chain(kept) {
-                self.mark(*host, true, run);
+                let is_asked_alone = bond.is_read_by_view
+                    && !new.contains(host)
+                    && self.is_asked_alone(*host, &change.restamped);
+                if !is_asked_alone {
+                    self.mark(*host, true, run);
+                }
             }
             for host in change.gained.iter().chain(&change.lost) {
                 self.mark_below(*host, run);
@@ -59,6 +64,13 @@ impl Engine {
                 .map(|it| (it.id, it.grown)),
         );
         self.take_up(gained, &new, run);
+    }
+
+    /// Whether a unit that reads who needs it need not run for all views, since few of them are
+    /// others to it.
+    fn is_asked_alone(&self, id: UnitId, restamped: &[Restamped]) -> bool {
+        let moved = restamped.iter().find(|it| it.id == id);
+        moved.is_some_and(|it| !self.are_many(id, it.moved.len()))
     }
 
     /// Marks what a unit needs for other views than before, and lets run what it needs for more.

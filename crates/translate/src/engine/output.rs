@@ -9,6 +9,7 @@ use myriad_api::Finding;
 use myriad_model::{Draft, Name, Origin, Resource, divide};
 
 use super::issuing::StatedIssuer;
+use super::rival::Rival;
 use super::unit::Unit;
 use super::wish::Wish;
 
@@ -27,6 +28,8 @@ pub struct Output {
     pub wishes: Vec<Wish>,
     /// Issuers for the process.
     pub issuers: Vec<StatedIssuer>,
+    /// The namespaces that claim the host, where several do.
+    pub rivals: Vec<Rival>,
     /// Findings that hold unless it is otherwise in another view: told where all views have
     /// it that the object concerns, or all where it concerns none.
     pub doubts: Vec<Finding>,

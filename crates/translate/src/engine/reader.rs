@@ -21,6 +21,7 @@ use super::late::Late;
 use super::meanings::Meanings;
 use super::memory::Remembered;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
+use super::stamp::Stamp;
 use super::tally::{Tally, TallyFact};
 use super::unit::{Unit, UnitId};
 use super::units::Units;
@@ -225,6 +226,18 @@ impl<'a> Reader<'a> {
     /// fact is noted.
     pub fn needers(&self) -> impl Iterator<Item = &'a Unit> + use<'a> {
         self.needers_of(self.unit)
+    }
+
+    /// Whether another unit, which may not be there, needs the one that runs, in the view. Views
+    /// for which that differs look again, so no fact is noted.
+    pub fn is_needed_by(&self, needer: &Unit) -> bool {
+        let units = self.around.units;
+        let found = self.find(needer);
+        if self.around.views.is_single() {
+            return found.is_some_and(|id| units.needers(self.unit).contains(&id));
+        }
+        let views = found.map_or(Stamp::EMPTY, |id| units.need(id, self.unit));
+        self.view.is_needed_by(needer, self.unit, &views)
     }
 
     /// The number of another unit, if it is there. The caller noted that it reads who needs it.

@@ -4,7 +4,7 @@
 //! view is led down the same questions; where it answers like another, it is given what that one
 //! has, and nothing is translated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Engine;
 use super::batch::Run;
@@ -94,6 +94,9 @@ impl Engine {
             match self.find_move(unit, id, slot) {
                 Move::Stays => {}
                 Move::Between(from, to) => self.move_view((unit, id), slot, (from, to), run),
+                Move::Parts if self.parts_alone((unit, id), slots) => {
+                    self.part((unit, id), slot, run);
+                }
                 Move::Parts => {
                     self.translate(unit, id, run);
                     if !self.turnings.has(id) {
@@ -138,6 +141,48 @@ impl Engine {
             Some(like) => Move::Between(from, Some((to, like))),
             None => Move::Parts,
         }
+    }
+
+    /// Whether a few views may part from the others of a unit without it running for those.
+    fn parts_alone(&self, (unit, id): (&Unit, UnitId), slots: &Stamp) -> bool {
+        let is_known = self.partings.get(id).is_some();
+        unit.kind().parts_alone && is_known && !self.are_many(id, slots.len())
+    }
+
+    /// Gives a view what a unit makes for it alone, or takes out of it what it had. All others have
+    /// what they had, and classes that nobody is in are there until the unit runs for all.
+    fn part(&mut self, (unit, id): (&Unit, UnitId), slot: Slot, run: &mut Run) {
+        let is_there = self.views.get(slot).is_some() && self.wanted(unit, id).has(slot);
+        let parting = self.partings.get(id);
+        let from = parting.and_then(|it| it.views.iter().position(|views| views.has(slot)));
+        if !is_there {
+            self.move_view((unit, id), slot, (from, None), run);
+            return;
+        }
+        let asked = |it: &Parting| it.classes.find(|question| self.answer(slot, question));
+        let to = parting.and_then(asked);
+        let is_alive = |like: &Slot| self.views.get(*like).is_some();
+        let views = to.and_then(|to| parting?.views.get(to));
+        let like = views.and_then(|views| views.iter().find(is_alive));
+        if let (Some(to), Some(like)) = (to, like) {
+            self.move_view((unit, id), slot, (from, Some((to, like))), run);
+            return;
+        }
+        run.opened.memory = self.memories.take(id);
+        let (output, facts, steps) = self.draw(unit, id, slot, run);
+        self.memories.keep(id, run.opened.memory.take());
+        debug_assert!(output.findings.is_empty() && output.needs.is_empty());
+        self.partings.join(id, slot, (to, steps));
+        let (routes, rest) = self.join_resources(id, slot, output.resources, run);
+        let Some(record) = self.units.get(id) else {
+            return;
+        };
+        let routes: BTreeSet<_> = record.routes().iter().cloned().chain(routes).collect();
+        let rest: BTreeSet<_> = record.rest().iter().cloned().chain(rest).collect();
+        let facts: BTreeSet<u64> = record.facts().iter().copied().chain(facts).collect();
+        self.units
+            .set_outputs(id, routes.into_iter().collect(), rest.into_iter().collect());
+        self.units.set_facts(id, facts.into_iter().collect());
     }
 
     /// Moves a view between classes of a unit: it has what another of its new class has, or nothing

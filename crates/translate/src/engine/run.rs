@@ -377,7 +377,12 @@ impl Engine {
             (self.rules.declares)(self.stored(), namespace, pattern)
         };
         let is_needed = |needer, need| self.units.need(needer, need).has(slot);
-        Viewpoint::answer(standing, question, (has_rules, declares), is_needed)
+        let is_needed_by = |needer: &Unit, need| {
+            let found = self.units.find(&self.hasher, needer);
+            found.is_some_and(|needer| is_needed(needer, need))
+        };
+        let needs = (is_needed, is_needed_by);
+        Viewpoint::answer(standing, question, (has_rules, declares), needs)
     }
 
     /// The state that units read beside objects.

@@ -27,12 +27,20 @@ const LATE_VIEWS_MIN: usize = 256;
 /// The most classes of views that are looked at for a resource which is there already.
 const LIKES_MAX: usize = 4;
 
+/// The most states before of one unit that views have resources of. Each turn goes through the
+/// names of all of them, and there could be as many as views.
+const FORMERS_MAX: usize = 16;
+
 /// A run of a unit for one view: its output, the facts that it read, sorted, and what it asked.
 pub(super) type Drawing = (Output, Vec<u64>, Vec<Step>);
 
 /// The units that views follow one after the other; no more than there are units.
 #[derive(Default)]
-pub(super) struct Turnings(BTreeMap<UnitId, Turning>);
+pub(super) struct Turnings {
+    units: BTreeMap<UnitId, Turning>,
+    /// How many units the view at each place has yet to follow.
+    left: Vec<u32>,
+}
 
 /// The state of one unit that views follow.
 struct Turning {
@@ -42,18 +50,41 @@ struct Turning {
     last: Slot,
     /// Whether it goes, so that nothing of it is left to any of them.
     is_leaving: bool,
-    /// The resources that they have of it, for each of its states before; none of them is without
-    /// views.
+    /// The resources that they have of it, for each of its states before: no two have the same
+    /// names, and none is without views.
     former: Vec<Former>,
     /// The outputs since, for each class of views.
     heads: Vec<Head>,
 }
 
-/// The resources of a unit, by name, that some views have from before.
+/// The resources of a unit, by name, that some views have from before. The names are sorted.
 struct Former {
     views: Stamp,
     routes: Box<[Name]>,
     rest: Box<[Key]>,
+}
+
+impl Former {
+    fn new(views: Stamp, mut routes: Vec<Name>, mut rest: Vec<Key>) -> Former {
+        routes.sort_unstable();
+        routes.dedup();
+        rest.sort_unstable();
+        rest.dedup();
+        Former {
+            views,
+            routes: routes.into(),
+            rest: rest.into(),
+        }
+    }
+
+    /// Adds what further views have: it is one of these where all names are the same.
+    fn join(self, all: &mut Vec<Former>) {
+        let is_alike = |it: &&mut Former| it.routes == self.routes && it.rest == self.rest;
+        match all.iter_mut().find(is_alike) {
+            Some(known) => known.views = known.views.union(&self.views),
+            None => all.push(self),
+        }
+    }
 }
 
 /// The output of a unit for a class of views, but for what is kept elsewhere.
@@ -68,33 +99,75 @@ struct Head {
 impl Turnings {
     /// Whether views follow a unit.
     pub(super) fn has(&self, id: UnitId) -> bool {
-        self.0.contains_key(&id)
+        self.units.contains_key(&id)
     }
 
-    /// Whether a view has yet to follow any unit.
+    /// Whether a view has yet to follow any unit, however many there are.
     pub(super) fn has_left(&self, slot: Slot) -> bool {
-        self.0.values().any(|turning| turning.left.has(slot))
+        self.left.get(slot as usize).is_some_and(|left| *left > 0)
     }
 
     /// The view that follows a unit next.
     pub(super) fn next(&mut self, id: UnitId) -> Option<Slot> {
-        let turning = self.0.get_mut(&id)?;
+        let turning = self.units.get_mut(&id)?;
         let (last, left) = (turning.last, &turning.left);
         let beyond = left.iter().find(|slot| *slot > last);
         let next = beyond.or_else(|| left.iter().next())?;
         turning.last = next;
         Some(next)
     }
-}
 
-impl Turning {
-    /// Notes that a view follows: it has nothing from before any more.
-    fn follow(&mut self, slot: Slot) {
-        self.left.remove(slot);
-        for former in &mut self.former {
+    fn get(&self, id: UnitId) -> Option<&Turning> {
+        self.units.get(&id)
+    }
+
+    fn get_mut(&mut self, id: UnitId) -> Option<&mut Turning> {
+        self.units.get_mut(&id)
+    }
+
+    /// Adds a unit, which views do not follow already.
+    fn insert(&mut self, id: UnitId, turning: Turning) {
+        for slot in turning.left.iter() {
+            let at = slot as usize;
+            if self.left.len() <= at {
+                self.left.resize(at + 1, 0);
+            }
+            if let Some(left) = self.left.get_mut(at) {
+                *left += 1;
+            }
+        }
+        self.units.insert(id, turning);
+    }
+
+    /// Takes a unit out, which nobody follows any more.
+    fn remove(&mut self, id: UnitId) -> Option<Turning> {
+        let turning = self.units.remove(&id)?;
+        for slot in turning.left.iter() {
+            release(&mut self.left, slot);
+        }
+        Some(turning)
+    }
+
+    /// Notes that a view follows a unit: it has nothing from before any more.
+    fn follow(&mut self, id: UnitId, slot: Slot) {
+        let Some(turning) = self.units.get_mut(&id) else {
+            return;
+        };
+        if turning.left.has(slot) {
+            turning.left.remove(slot);
+            release(&mut self.left, slot);
+        }
+        for former in &mut turning.former {
             former.views.remove(slot);
         }
-        self.former.retain(|former| !former.views.is_empty());
+        turning.former.retain(|former| !former.views.is_empty());
+    }
+}
+
+/// Counts one unit less that a view has yet to follow.
+fn release(left: &mut [u32], slot: Slot) {
+    if let Some(left) = left.get_mut(slot as usize) {
+        *left = left.saturating_sub(1);
     }
 }
 
@@ -119,6 +192,11 @@ impl Engine {
         (run.is_late && views >= LATE_VIEWS_MIN) || self.is_large(id, views, made)
     }
 
+    /// Whether so many views of a unit are too many to be looked at each by itself.
+    pub(super) fn are_many(&self, id: UnitId, views: usize) -> bool {
+        views >= LATE_VIEWS_MIN || self.is_large(id, views, 0)
+    }
+
     /// Whether all that a unit has in so many views is too much to change at once.
     fn is_large(&self, id: UnitId, views: usize, made: usize) -> bool {
         let record = self.units.get(id);
@@ -140,11 +218,26 @@ impl Engine {
             Some((slot, drawing)) => self.join(id, slot, None, drawing, run),
             None => self.forget_statements(id),
         }
+        self.catch_up(id, run);
         self.end_if_over(id, run);
     }
 
+    /// While views have resources of too many states before, lets those with the rarest of them
+    /// follow at once: as many had their turns between two changes, so that it costs that again.
+    fn catch_up(&mut self, id: UnitId, run: &mut Run) {
+        while let Some(turning) = self.turnings.get(id) {
+            let former = turning.former.iter();
+            let rarest = former.min_by_key(|it| it.views.len());
+            let Some(rarest) = rarest.filter(|_| turning.former.len() > FORMERS_MAX) else {
+                return;
+            };
+            let views = rarest.views.clone();
+            self.turn_all(id, &views, run);
+        }
+    }
+
     fn begin(&mut self, id: UnitId, left: Stamp, is_leaving: bool) {
-        let known = self.turnings.0.remove(&id);
+        let known = self.turnings.remove(id);
         // One that changes again and again goes on where it was: each view has its turn.
         let last = known.as_ref().map_or(0, |turning| turning.last);
         let former = self.former(id, known);
@@ -155,7 +248,7 @@ impl Engine {
             former,
             heads: Vec::new(),
         };
-        self.turnings.0.insert(id, turning);
+        self.turnings.insert(id, turning);
         self.partings.set(id, Some(Parting::default()));
         // What is shared by objects of many is nobody's, whatever its resources are called.
         let unit = self.units.get(id).map(Record::unit);
@@ -168,29 +261,29 @@ impl Engine {
         let Some(known) = known else {
             let views = self.units.seen(id);
             let record = self.units.get(id).filter(|_| !views.is_empty());
-            let former = record.map(|record| Former {
-                views,
-                routes: record.routes().into(),
-                rest: record.rest().into(),
-            });
+            let former = record.map(|it| Former::new(views, it.routes().into(), it.rest().into()));
             return former.into_iter().collect();
         };
         let classes = self.partings.get(id).map(|parting| &*parting.views);
         let heads = known.heads.into_iter().zip(classes.unwrap_or_default());
-        let followed = heads.map(|(head, views)| Former {
-            views: views.clone(),
-            routes: head.routes.into(),
-            rest: head.rest.into(),
-        });
-        let all = known.former.into_iter().chain(followed);
-        all.filter(|it| !it.views.is_empty()).collect()
+        let (mut views, mut routes, mut rest) = (Stamp::EMPTY, Vec::new(), Vec::new());
+        for (head, of_class) in heads.filter(|(_, views)| !views.is_empty()) {
+            views = views.union(of_class);
+            routes.extend(head.routes);
+            rest.extend(head.rest);
+        }
+        let mut all = known.former;
+        if !views.is_empty() {
+            Former::new(views, routes, rest).join(&mut all);
+        }
+        all
     }
 
     /// Takes out a unit that nobody wants; one that very many views have goes out of them one after
     /// the other.
     pub(super) fn leave(&mut self, unit: &Unit, pending: &Pending, run: &mut Run) {
         let id = pending.id;
-        let known = self.turnings.0.get(&id);
+        let known = self.turnings.get(id);
         let is_leaving = known.is_some_and(|turning| turning.is_leaving);
         let seen = self.units.seen(id);
         let is_large = unit.kind().in_turns && self.is_large(id, seen.len(), 0);
@@ -223,15 +316,15 @@ impl Engine {
             self.end_turning(id);
             return;
         };
-        let turning = self.turnings.0.get(&id);
+        let turning = self.turnings.get(id);
         if turning.is_some_and(|turning| turning.is_leaving) && self.is_wanted(&unit, id) {
             // It comes back before it is gone.
             self.translate(&unit, id, run);
         }
-        let Some(turning) = self.turnings.0.get_mut(&id) else {
+        self.turnings.follow(id, slot);
+        let Some(turning) = self.turnings.get(id) else {
             return;
         };
-        turning.follow(slot);
         let is_leaving = turning.is_leaving;
         run.work.views_asked += 1;
         let is_there = !is_leaving && self.views.get(slot).is_some();
@@ -296,16 +389,16 @@ impl Engine {
             routes,
             rest,
         };
-        let Some(turning) = self.turnings.0.get_mut(&id) else {
+        self.turnings.follow(id, slot);
+        let Some(turning) = self.turnings.get_mut(id) else {
             return;
         };
-        turning.follow(slot);
         match turning.heads.get_mut(class) {
             Some(known) => *known = head,
             None => turning.heads.push(head),
         }
         self.keep_outputs(id);
-        let Some(turning) = self.turnings.0.get(&id) else {
+        let Some(turning) = self.turnings.get(id) else {
             return;
         };
         // The findings of further classes are told once all views have followed.
@@ -318,7 +411,7 @@ impl Engine {
 
     /// Adds facts to those of a unit; those of its first class take their place.
     fn join_facts(&mut self, id: UnitId, facts: &[u64]) {
-        let turning = self.turnings.0.get(&id);
+        let turning = self.turnings.get(id);
         let is_first = turning.is_none_or(|turning| turning.heads.is_empty());
         let known = self.units.get(id).filter(|_| !is_first);
         let mut all = known.map_or_else(Vec::new, |record| record.facts().to_vec());
@@ -349,7 +442,7 @@ impl Engine {
 
     /// Takes the resources of a unit into one view, in place of those that it had there. Their
     /// names are returned.
-    fn join_resources(
+    pub(super) fn join_resources(
         &mut self,
         id: UnitId,
         slot: Slot,
@@ -380,7 +473,7 @@ impl Engine {
     /// Notes the names of all that views have of a unit that they follow: what it makes now, and
     /// what it made before for those that have yet to follow.
     fn keep_outputs(&mut self, id: UnitId) {
-        let Some(turning) = self.turnings.0.get(&id) else {
+        let Some(turning) = self.turnings.get(id) else {
             return;
         };
         let classes = self.partings.get(id).map(|parting| &*parting.views);
@@ -426,7 +519,7 @@ impl Engine {
 
     /// Notes that no view follows a unit one after the other any more.
     pub(super) fn end_turning(&mut self, id: UnitId) {
-        if self.turnings.0.remove(&id).is_some() {
+        if self.turnings.remove(id).is_some() {
             self.visits.end_turned(id);
         }
     }
@@ -434,12 +527,12 @@ impl Engine {
     /// Concludes what views follow once all have: what it made before is forgotten, or the unit
     /// itself where it goes.
     fn end_if_over(&mut self, id: UnitId, run: &mut Run) {
-        let turning = self.turnings.0.get(&id);
+        let turning = self.turnings.get(id);
         if turning.is_none_or(|turning| !turning.left.is_empty()) {
             return;
         }
         self.keep_outputs(id);
-        let Some(turning) = self.turnings.0.remove(&id) else {
+        let Some(turning) = self.turnings.remove(id) else {
             return;
         };
         self.visits.end_turned(id);

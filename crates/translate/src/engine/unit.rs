@@ -76,6 +76,9 @@ pub struct UnitKind {
     /// Whether its views may follow one after the other where it changes in very many: with what a
     /// view has of others fits what it has of this one before.
     pub in_turns: bool,
+    /// Whether a view may part from the others without it running for those: it states nothing,
+    /// needs nothing and reads the same for every view.
+    pub parts_alone: bool,
 }
 
 /// The ports that an object claims on the proxies of a view.
@@ -137,6 +140,9 @@ pub struct Bond {
     pub is_read: bool,
     /// Whether they read its object whole, and so run whenever it did.
     pub is_read_whole: bool,
+    /// Whether they ask each view by whom they are needed there, and so look again at those views
+    /// alone for which that differs.
+    pub is_read_by_view: bool,
 }
 
 impl Bond {
@@ -144,6 +150,7 @@ impl Bond {
     pub const NONE: Bond = Bond {
         is_read: false,
         is_read_whole: false,
+        is_read_by_view: false,
     };
 
     /// It is read who needs it.
@@ -170,6 +177,7 @@ impl UnitKind {
             claim_fact: None,
             may_wait: false,
             in_turns: false,
+            parts_alone: false,
         }
     }
 

@@ -14,7 +14,7 @@ use myriad_api::istio::Labels;
 use super::ports::{PortClaim, PortKey};
 use super::scope::Scope;
 use super::stamp::{Slot, Stamp};
-use super::unit::UnitId;
+use super::unit::{Unit, UnitId};
 use super::views::Standing;
 use crate::settings::first_names;
 use crate::view::Role;
@@ -56,6 +56,8 @@ pub enum Question {
     Declares(Box<str>),
     /// Whether the first unit needs the second for it.
     IsNeeded(UnitId, UnitId),
+    /// The same of one that may not be there.
+    IsNeededBy(Unit, UnitId),
     /// Whether it is a sidecar.
     IsSidecar,
     /// Whether it answers for Ingresses.
@@ -156,6 +158,16 @@ impl<'a> Viewpoint<'a> {
         is
     }
 
+    /// Whether it is one of those for which a unit, which may not be there, needs another.
+    pub fn is_needed_by(&self, needer: &Unit, need: UnitId, views: &Stamp) -> bool {
+        let is = views.has(self.slot);
+        self.note(|| {
+            let question = Question::IsNeededBy(needer.clone(), need);
+            (question, Answer::Is(is))
+        });
+        is
+    }
+
     /// Whether it is a sidecar.
     pub fn is_sidecar(&self) -> bool {
         let is = self.standing.view.role == Role::Sidecar;
@@ -220,7 +232,10 @@ impl<'a> Viewpoint<'a> {
         standing: &Standing,
         question: &Question,
         (has_rules, declares): (impl Fn(&str, &str) -> bool, impl Fn(&str, &str) -> bool),
-        is_needed: impl Fn(UnitId, UnitId) -> bool,
+        (is_needed, is_needed_by): (
+            impl Fn(UnitId, UnitId) -> bool,
+            impl Fn(&Unit, UnitId) -> bool,
+        ),
     ) -> Answer {
         let view = &standing.view;
         match question {
@@ -232,6 +247,7 @@ impl<'a> Viewpoint<'a> {
             Question::PortNumber(number) => Answer::Port(standing.ports.owner(*number).cloned()),
             Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
             Question::IsNeeded(needer, need) => Answer::Is(is_needed(*needer, *need)),
+            Question::IsNeededBy(needer, need) => Answer::Is(is_needed_by(needer, *need)),
             Question::IsSidecar => Answer::Is(view.role == Role::Sidecar),
             Question::IsIngress => Answer::Is(view.role == Role::Ingress),
             Question::Imports(namespace, host, port) => {

@@ -17,4 +17,6 @@ pub struct Wish {
     pub issuer: Box<str>,
     /// The object that says so.
     pub object: ObjectKey,
+    /// Whether it is the second certificate for the host: of RSA, beside one of ECDSA.
+    pub is_second: bool,
 }

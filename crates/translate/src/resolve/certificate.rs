@@ -1,5 +1,6 @@
 //! Certificates: what a Secret must hold to be one, and what people should know about it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use myriad_api::secret::KeyEncoding as ApiEncoding;
@@ -14,6 +15,7 @@ use x509_parser::prelude::{
 };
 use x509_parser::public_key::PublicKey;
 
+use super::algorithm::KeyAlgorithm;
 use super::lent::issuer_of;
 use crate::engine::{Output, Reader};
 
@@ -43,8 +45,9 @@ const ISSUED_NOTICE_PART: i64 = 6;
 pub enum Names {
     /// There is no certificate that can be read.
     Unreadable,
-    /// The DNS names of the leaf, lower case and sorted.
-    Listed(Vec<Box<str>>),
+    /// The DNS names and addresses of the leaf as hosts have them, lower case and sorted, and the
+    /// algorithm of its key.
+    Listed(Vec<Box<str>>, KeyAlgorithm),
 }
 
 /// Why a chain and a key are no certificate that can be served.
@@ -57,7 +60,7 @@ struct Problem {
 impl Names {
     /// Whether a host pattern is covered whole.
     pub fn cover(&self, host: &Host) -> bool {
-        let Names::Listed(names) = self else {
+        let Names::Listed(names, _) = self else {
             return false;
         };
         let has = |name: &str| {
@@ -74,11 +77,19 @@ impl Names {
         }
     }
 
+    /// The algorithm of the key, of those that are served.
+    pub fn algorithm(&self) -> Option<KeyAlgorithm> {
+        match self {
+            Names::Unreadable | Names::Listed(_, KeyAlgorithm::Unknown) => None,
+            Names::Listed(_, algorithm) => Some(*algorithm),
+        }
+    }
+
     /// The bytes of memory that they take, about.
     pub fn bytes(&self) -> usize {
         let names = match self {
             Names::Unreadable => &[][..],
-            Names::Listed(names) => names.as_slice(),
+            Names::Listed(names, _) => names.as_slice(),
         };
         let bytes = names.iter().map(|name| NAME_BYTES + name.len());
         NAME_BYTES + bytes.sum::<usize>()
@@ -95,14 +106,27 @@ pub(crate) fn names(secret: &Secret) -> Names {
     let mut names = Vec::new();
     if let Ok(Some(extension)) = leaf.subject_alternative_name() {
         for name in &extension.value.general_names {
-            if let GeneralName::DNSName(name) = name {
-                names.push(name.to_ascii_lowercase().into_boxed_str());
+            match name {
+                GeneralName::DNSName(name) => {
+                    names.push(name.to_ascii_lowercase().into_boxed_str());
+                }
+                GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
+                _ => {}
             }
         }
     }
     names.sort_unstable();
     names.dedup();
-    Names::Listed(names)
+    Names::Listed(names, KeyAlgorithm::of(leaf.public_key()))
+}
+
+/// The host of an address, by its bytes.
+fn address(bytes: &[u8]) -> Option<Box<str>> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(bytes).map(IpAddr::from);
+    let address = v4.or_else(|_| v6()).ok()?;
+    let host = Host::of_name(&address.to_string()).ok()?;
+    Some(host.as_str().into())
 }
 
 /// Translates one Secret. `is_default` says that nobody else reports its absence.
@@ -170,6 +194,16 @@ pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>, is_default: bool
         }
     }
     output
+}
+
+/// The certificate in a Secret that the process has written itself; none that cannot be served.
+pub(crate) fn own(secret: &Secret) -> Option<Certificate> {
+    let pair = secret.tls.as_ref().ok()?;
+    check(pair).ok()?;
+    Some(Certificate {
+        chain: pair.chain.clone(),
+        key: PrivateKey::new(encoding(&pair.key), pair.key.expose().clone()),
+    })
 }
 
 fn missing_default(id: &str) -> Finding {
@@ -343,7 +377,8 @@ mod tests {
     use myriad_api::{KeyDer, TlsPair};
 
     use super::{
-        CHAIN_BYTES_MAX, EXPIRY_NOTICE_S, Names, RSA_BYTES_MAX, check, judge_age, rsa_bytes,
+        CHAIN_BYTES_MAX, EXPIRY_NOTICE_S, KeyAlgorithm, Names, RSA_BYTES_MAX, address, check,
+        judge_age, rsa_bytes,
     };
 
     #[test]
@@ -423,7 +458,7 @@ mod tests {
     fn every_name_of_many_is_found() {
         let mut names: Vec<Box<str>> = (0..100).map(|at| format!("h{at}.test").into()).collect();
         names.sort_unstable();
-        let names = Names::Listed(names);
+        let names = Names::Listed(names, KeyAlgorithm::EcdsaP256);
         for at in 0..100 {
             let host = Host::parse(&format!("h{at}.test")).unwrap();
             assert!(names.cover(&host), "{at}");
@@ -433,8 +468,20 @@ mod tests {
     }
 
     #[test]
+    fn an_address_covers_the_host_that_requests_name_it_by() {
+        let v6 = "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap();
+        assert_eq!(address(&[192, 0, 2, 7]).as_deref(), Some("192.0.2.7"));
+        let found = address(&v6.octets()).unwrap();
+        let names = Names::Listed(vec![found], KeyAlgorithm::EcdsaP256);
+        let covered = |text| names.cover(&Host::of_name(text).unwrap());
+        assert!(covered("2001:db8::1") && !covered("2001:db8::2"));
+        assert_eq!(address(&[1, 2, 3]), None);
+    }
+
+    #[test]
     fn a_wildcard_name_covers_one_label_and_its_own_pattern() {
-        let names = Names::Listed(vec!["*.example.com".into(), "a.example.org".into()]);
+        let names = vec!["*.example.com".into(), "a.example.org".into()];
+        let names = Names::Listed(names, KeyAlgorithm::EcdsaP256);
         let covered = |text| names.cover(&Host::parse(text).unwrap());
         assert!(covered("b.example.com") && covered("*.example.com"));
         assert!(covered("a.example.org"));

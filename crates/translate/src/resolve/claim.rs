@@ -53,6 +53,27 @@ impl Claim {
         }
     }
 
+    /// The claim of a namespace to a host that it has proven to be its own, and that no object of
+    /// it claims now.
+    pub fn reserved(host: &Host, namespace: &str) -> Self {
+        let id = format!("{namespace}/{host}");
+        Claim::unnamed(ObjectKey::from_id(ObjectKind::HostProof, id.into())).proven()
+    }
+
+    /// The same of a namespace that has proven the host to be its own: older than any.
+    pub fn proven(self) -> Self {
+        Claim {
+            since: i64::MIN,
+            is_late: false,
+            ..self
+        }
+    }
+
+    /// Whether a namespace has the host by its proof alone.
+    pub fn is_reserved(&self) -> bool {
+        self.key.kind == ObjectKind::HostProof
+    }
+
     /// Whether it is older than another one.
     pub fn is_before(&self, other: &Claim) -> bool {
         self.age() < other.age()
@@ -96,6 +117,19 @@ impl Claims {
             }
         }
         claims
+    }
+
+    /// The objects of one namespace among them.
+    pub fn of_namespace(&self, namespace: &str) -> Claims {
+        let of = |ids: &[Arc<str>]| {
+            let own = ids.iter().filter(|id| namespace_of(id) == namespace);
+            own.cloned().collect()
+        };
+        Claims {
+            ingresses: of(&self.ingresses),
+            gateways: of(&self.gateways),
+            services: of(&self.services),
+        }
     }
 
     /// Whether objects of more than one namespace are among them.

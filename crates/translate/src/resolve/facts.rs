@@ -12,6 +12,7 @@ use myriad_api::secret::UsersForm;
 use myriad_api::{
     BackendPort, IssuerKeys, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
 };
+use myriad_model::Host;
 
 use super::certificate::{self, Names};
 use super::exports::exports;
@@ -85,6 +86,10 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
                 _ => old.is_some() != new.is_some(),
             };
             touch_secret(hasher, key, states, facts);
+        }
+        ObjectKind::HostProof => {
+            touched.unit = Host::of_name(key.name()).ok().map(Unit::host_of);
+            facts.push(object_fact(hasher, key.kind, id));
         }
         ObjectKind::Service => {
             let (old, new) = (as_service(old), as_service(new));

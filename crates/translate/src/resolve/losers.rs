@@ -37,7 +37,7 @@ impl Loss {
         let mut parts = unit.name()?.split('\n');
         Some(Loss {
             loser: read_key(parts.next()?)?,
-            host: Host::parse(parts.next()?).ok()?,
+            host: Host::of_name(parts.next()?).ok()?,
             owner: parts.next().and_then(read_key),
         })
     }
@@ -59,7 +59,7 @@ fn write_key(key: &ObjectKey) -> String {
 fn read_key(text: &str) -> Option<ObjectKey> {
     let (number, id) = text.split_once(' ')?;
     let number: u8 = number.parse().ok()?;
-    let mut kinds = ObjectKind::ALL.into_iter();
+    let mut kinds = ObjectKind::ALL.into_iter().chain([ObjectKind::HostProof]);
     let kind = kinds.find(|kind| *kind as u8 == number)?;
     Some(ObjectKey::from_id(kind, id.into()))
 }
@@ -195,8 +195,11 @@ mod tests {
     #[test]
     fn a_unit_of_a_loser_says_whose_the_host_is() {
         let owner = ObjectKey::new(ObjectKind::IstioGateway, "shop", "web");
+        let host = Host::parse("a.example").unwrap();
+        let proof = Claim::reserved(&host, "shop").key;
+        assert_eq!(proof.namespace(), "shop");
         for host in ["a.example", "*.example", "**.example", "*"] {
-            for owner in [Some(owner.clone()), None] {
+            for owner in [Some(owner.clone()), Some(proof.clone()), None] {
                 let loss = || Loss {
                     loser: ObjectKey::new(ObjectKind::VirtualService, "thief", "a"),
                     host: Host::parse(host).unwrap(),

@@ -19,7 +19,8 @@ pub(crate) fn short_mesh(namespace: &str) -> Arc<str> {
     format!("{MESH}:{namespace}").into()
 }
 
-/// A host pattern as written. Istio's `*.` stands for one label or more.
+/// A host pattern as written. Istio's `*.` stands for one label or more. An address of IPv6 may be
+/// written in any form.
 ///
 /// # Errors
 /// The problem of the pattern.
@@ -28,13 +29,16 @@ pub(crate) fn host(text: &str) -> Result<Host, HostError> {
     match lower.strip_prefix("*.") {
         Some(rest) => Host::parse(&format!("**.{rest}")),
         None if lower.starts_with("**") => Err(HostError::BadWildcard),
-        None => Host::parse(&lower),
+        None => Host::of_name(&lower),
     }
 }
 
 /// Whether a host as written is this pattern. Nothing is allocated, since a Gateway of a thousand
-/// servers is asked once for each of its hosts.
+/// servers is asked once for each of its hosts; but for an address of IPv6.
 pub(crate) fn is_host(written: &str, host: &Host) -> bool {
+    if host.as_str().starts_with('[') {
+        return written.contains(':') && Host::of_name(written).as_ref() == Ok(host);
+    }
     let host = host.as_str();
     match written.strip_prefix("*.") {
         Some(rest) => host
@@ -46,7 +50,7 @@ pub(crate) fn is_host(written: &str, host: &Host) -> bool {
 
 /// A host pattern as people write it.
 pub(crate) fn written(host: &Host) -> &str {
-    let text = host.as_str();
+    let text = host.name();
     match text.starts_with("**.") {
         true => &text[1..],
         false => text,
@@ -211,7 +215,8 @@ pub(crate) fn rule_host(host: &str, namespace: &str, cluster_domain: &str) -> St
 #[cfg(test)]
 mod tests {
     use super::{
-        ServerHost, before_domain, broader, gateway, host, is_exported, is_gateway, service,
+        ServerHost, before_domain, broader, gateway, host, is_exported, is_gateway, is_host,
+        service, written,
     };
 
     #[test]
@@ -220,6 +225,22 @@ mod tests {
         assert_eq!(host("*").unwrap().as_str(), "*");
         assert!(host("**.example.com").is_err());
         assert!(host("a.*.com").is_err());
+    }
+
+    #[test]
+    fn an_address_of_ipv6_is_one_host_in_whatever_form_it_is_written() {
+        let found = host("2001:DB8:0::1").unwrap();
+        assert_eq!(found.as_str(), "[2001:db8::1]");
+        assert_eq!(written(&found), "2001:db8::1");
+        assert_eq!(broader(&found).len(), 1);
+        for text in ["2001:db8::1", "[2001:db8::1]", "2001:0DB8::0:1"] {
+            assert!(is_host(text, &found), "{text}");
+        }
+        for text in ["2001:db8::2", "*", "*.example.com", "fe80::1%eth0"] {
+            assert!(!is_host(text, &found), "{text}");
+        }
+        assert!(host("fe80::1%eth0").is_err());
+        assert!(host("*.2001:db8::1").is_err());
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl Reader<'_> {
         secret.is_none() || issuer_of(secret.as_ref()).is_some()
     }
 
+    /// Whether there is a Secret of this name. For who needs the unit of that Secret.
+    pub fn is_held(&self, id: &str) -> bool {
+        self.stored().has(ObjectKind::Secret, id)
+    }
+
     /// The content of a Secret that others are verified by.
     pub fn held(&mut self, id: &str) -> Option<SecretContent> {
         self.read(SharedFact::TrustThere(id));

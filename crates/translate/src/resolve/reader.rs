@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use myriad_api::istio::DestinationRule;
-use myriad_api::{BackendPort, Meta, Object, ObjectKey, ObjectKind, Pod, Secret};
+use myriad_api::{BackendPort, HostProof, Meta, Object, ObjectKey, ObjectKind, Pod, Secret};
 use myriad_model::Host;
 
 use super::claim::{Claim, Claims, suffix_of};
@@ -33,6 +33,19 @@ impl Reader<'_> {
             annotations: Box::default(),
         };
         Some(self.claim(&meta, host))
+    }
+
+    /// The namespace that has proven a host to be its own. The unit of the host runs again with
+    /// the proof, so that nothing is noted but of a wildcard, which hosts below it may read.
+    pub fn proven_by(&mut self, host: &Host) -> Option<Box<str>> {
+        let key = HostProof::key_of(host.as_str());
+        if suffix_of(host).is_some() {
+            self.read_object(key.kind, key.id());
+        }
+        match self.visit(key.kind, key.id())? {
+            Object::HostProof(proof) => Some(proof.namespace.clone()),
+            _ => None,
+        }
     }
 
     /// The objects that claim the host of the unit that runs.

@@ -20,6 +20,9 @@ pub enum Spoken {
 const USUALLY_TCP: [u16; 4] = [25, 53, 3306, 27017];
 
 impl Spoken {
+    /// All that there are.
+    pub const ALL: [Spoken; 4] = [Spoken::Http, Spoken::Tls, Spoken::Tcp, Spoken::Unknown];
+
     /// The protocol of a port of a Service: `appProtocol`, or else the start of its name.
     pub fn of_port(port: &ServicePort) -> Self {
         let said = match &port.app_protocol {
@@ -31,12 +34,6 @@ impl Spoken {
             true => Spoken::Tcp,
             false => Spoken::Unknown,
         })
-    }
-
-    /// The one with a number, as by `spoken as u8`.
-    pub fn of_number(number: u8) -> Option<Self> {
-        let all = [Spoken::Http, Spoken::Tls, Spoken::Tcp, Spoken::Unknown];
-        all.into_iter().find(|it| *it as u8 == number)
     }
 
     /// The speech of a protocol as written, in any case.

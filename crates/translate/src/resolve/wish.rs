@@ -1,11 +1,14 @@
-//! Wishes for certificates: which an issuer shall provide.
+//! Wishes for certificates: which an issuer shall provide, one for a host or two.
 
 use std::sync::Arc;
 
-use myriad_api::ObjectKey;
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{Host, host::Pattern};
 
 use crate::engine::{Reader, Wish};
+
+/// The end of the name of a Secret with the second certificate for its hosts.
+const SECOND_END: &str = "-rsa";
 
 /// The longest name of a Secret.
 const NAME_BYTES_MAX: usize = 253;
@@ -27,6 +30,57 @@ pub(crate) fn wish(
         host: host.clone(),
         issuer,
         object: object.clone(),
+        is_second: false,
+    })
+}
+
+/// The Secret of the certificate beside the one that is wished for, where its issuer provides two:
+/// the one that the object names, or else the one of the same name with `-rsa` behind it, once the
+/// first is there.
+pub(crate) fn second_secret(
+    reader: &mut Reader<'_>,
+    first: &Wish,
+    named: Option<&Arc<str>>,
+) -> Option<Arc<str>> {
+    let is_due = named.is_some() || reader.is_held(&first.secret);
+    if !is_due || !reader.gives_pair(&first.issuer) {
+        return None;
+    }
+    let beside = || format!("{}{SECOND_END}", first.secret).into();
+    Some(named.cloned().unwrap_or_else(beside))
+}
+
+/// The wish for that certificate. It is made once the first is there: an authority has then seen
+/// whose the host is, and a host of which that cannot be seen fails once and not twice. For who
+/// needs the units of both Secrets.
+pub(crate) fn wish_second(
+    reader: &mut Reader<'_>,
+    first: &Wish,
+    secret: &Arc<str>,
+) -> Option<Wish> {
+    let is_due = reader.is_held(&first.secret);
+    let is_wanted = is_due && is_secret(secret) && reader.is_issued(secret);
+    is_wanted.then(|| Wish {
+        secret: secret.clone(),
+        is_second: true,
+        ..first.clone()
+    })
+}
+
+/// The finding about a Secret of that certificate whose name is too long.
+pub(crate) fn too_long(first: &Wish, secret: &str) -> Option<Finding> {
+    (!is_secret(secret)).then(|| {
+        Finding::new(
+            Severity::Warning,
+            &first.object,
+            "",
+            format!(
+                "has one certificate for {}, although issuer {} provides two: no Secret can have \
+                 the name {secret}",
+                first.host, first.issuer
+            ),
+            format!("give Secret {} a shorter name", first.secret),
+        )
     })
 }
 

@@ -138,7 +138,7 @@ impl HostList {
     /// # Errors
     /// It is none of these.
     pub fn add(&mut self, text: &str) -> Result<(), BadEntry> {
-        let host = Host::parse(&text.to_ascii_lowercase()).map_err(|_| BadEntry)?;
+        let host = Host::of_name(&text.to_ascii_lowercase()).map_err(|_| BadEntry)?;
         match host.pattern() {
             Pattern::Any => self.is_all = true,
             Pattern::Exact(name) => drop(self.exact.insert(name.into())),
@@ -222,7 +222,15 @@ mod tests {
     }
 
     fn admits(tenants: &Tenants, namespace: &str, host: &str) -> bool {
-        tenants.admits(namespace, &Host::parse(host).unwrap())
+        tenants.admits(namespace, &Host::of_name(host).unwrap())
+    }
+
+    #[test]
+    fn a_list_admits_an_address_in_whatever_form_it_is_written() {
+        let tenants = tenants(Unlisted::Free, &[("a", &["2001:DB8:0::7"])]);
+        assert!(admits(&tenants, "a", "2001:db8::7"));
+        assert!(!admits(&tenants, "a", "2001:db8::8"));
+        assert!(HostList::default().add("fe80::1%eth0").is_err());
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn every_golden_of_acme_holds() {
 }
 
 /// The matrix of claims: by Ingress, Gateway and VirtualService, to names and wildcards, with and
-/// without TLS, older and younger.
+/// without TLS, older and younger, and proven by a record of DNS.
 #[test]
 fn every_golden_of_ownership_holds() {
     check("ownership", renew);
@@ -91,10 +91,11 @@ fn renew_on(base: &str, text: &str) -> String {
     engine.apply(world::changes(base), world::NOW);
     engine.apply(world::changes(objects), world::NOW);
     format!(
-        "{objects}=== resources\n{}{}{}=== findings\n{}",
+        "{objects}=== resources\n{}{}{}{}=== findings\n{}",
         render::views(&engine),
         render::issuers(&engine),
         render::wishes(&engine),
+        render::rivals(&engine),
         render::findings(engine.findings())
     )
 }

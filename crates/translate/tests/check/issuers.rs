@@ -163,3 +163,141 @@ fn hints_for_cert_manager_hold_while_it_is_absent_and_concern_nobody_else() {
     assert_eq!(wishes(&engine), ["b.example of shop/le"]);
     assert!(is_told(&engine, "names Secret shop/a, which is not there"));
 }
+
+/// An Ingress for one host, whose certificate is wanted in a Secret of its own name.
+fn ingress_for(name: &str, host: &str) -> String {
+    let text = ingress(name, "myriad.dev/issuer: le");
+    text.replace(&format!("{name}.example"), &format!("\"{host}\""))
+}
+
+/// A Secret that the issuer has provided, with a certificate for these names.
+fn provided(name: &str, certificate: &str, key: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\n\
+         metadata: {{namespace: shop, name: {name}, annotations: {{myriad.dev/issuer: shop/le}}}}\n\
+         type: kubernetes.io/tls\n\
+         stringData:\n  tls.crt: <certificate {certificate}>\n  tls.key: <key {key}>\n---\n"
+    )
+}
+
+#[test]
+fn a_wildcard_that_is_provided_costs_the_hosts_below_it_once_and_no_other() {
+    const BELOW: u64 = 20;
+    let wild = "*.shop.example";
+    let mut engine = engine(CertManager::Absent);
+    put(&mut engine, &issuer("shop", "le", "letsencrypt"));
+    for number in 0..BELOW {
+        let host = format!("h{number}.shop.example");
+        put(&mut engine, &ingress_for(&format!("h{number}"), &host));
+        let elsewhere = format!("e{number}");
+        put(&mut engine, &ingress(&elsewhere, "myriad.dev/issuer: le"));
+    }
+    put(&mut engine, &ingress_for("wild", wild));
+    let count = |engine: &Engine| engine.wishes().count() as u64;
+    assert_eq!(count(&engine), 2 * BELOW + 1);
+
+    // Its certificate, its host, and those that wait for one of their own.
+    let work = put(&mut engine, &provided("wild", wild, wild));
+    assert!(work <= BELOW + 2, "{work}");
+    assert_eq!(count(&engine), BELOW + 1);
+    assert!(is_told(&engine, "which is not there and is not ordered"));
+    let renewed = provided("wild", &format!("{wild} ending"), wild);
+    assert_eq!(put(&mut engine, &renewed), 1);
+
+    // One whose own is there is shown that, and it is renewed.
+    let own = provided("h0", "h0.shop.example", "h0.shop.example");
+    let work = put(&mut engine, &own);
+    assert!(work <= 2, "{work}");
+    assert!(wishes(&engine).contains(&"h0.shop.example of shop/le".to_owned()));
+    put(&mut engine, "remove Secret shop/h0\n");
+    assert_eq!(count(&engine), BELOW + 1);
+
+    // Nobody renews what nobody wants.
+    put(&mut engine, "remove Ingress shop/wild\n");
+    assert_eq!(count(&engine), 2 * BELOW);
+    assert!(!is_told(&engine, "is not ordered"));
+}
+
+#[test]
+fn a_second_certificate_is_wanted_where_the_issuer_says_so_and_the_first_is_there() {
+    let mut engine = engine(CertManager::Absent);
+    let both = "letsencrypt}], keyType: ecdsa-and-rsa, challenge: http-01}}\n---\n";
+    let pair = |text: &str| text.replace("letsencrypt}]}}\n---\n", both);
+    let one = issuer("shop", "le", "letsencrypt");
+    put(&mut engine, &one);
+    for number in 0..10 {
+        let name = format!("h{number}");
+        put(&mut engine, &ingress(&name, "myriad.dev/issuer: le"));
+    }
+    put(&mut engine, &ingress("other", "myriad.dev/no-such: x"));
+    let seconds = |engine: &Engine| {
+        let seconds = engine.wishes().filter(|wish| wish.is_second);
+        seconds
+            .map(|it| it.secret.to_string())
+            .collect::<Vec<String>>()
+    };
+    // The issuer, the Ingresses that name it, and their hosts.
+    assert_eq!(put(&mut engine, &pair(&one)), 21);
+    assert_eq!(seconds(&engine), [""; 0]);
+    put(&mut engine, &provided("h0", "h0.example", "h0.example"));
+    assert_eq!(seconds(&engine), ["shop/h0-rsa"]);
+    let second = provided("h0-rsa", "rsa:h0.example", "rsa:h0.example");
+    put(&mut engine, &second);
+    assert_eq!(seconds(&engine), ["shop/h0-rsa"]);
+    // Either is renewed as one changed resource.
+    for (name, names) in [("h0", "h0.example"), ("h0-rsa", "rsa:h0.example")] {
+        let renewed = provided(name, &format!("{names} ending"), names);
+        let outcome = engine.apply(world::changes(&renewed), world::NOW);
+        let work = (outcome.work.units_translated, outcome.delta.len());
+        assert_eq!(work, (1, 1), "{name}");
+        assert!(is_told(
+            &engine,
+            &format!("Secret shop/{name}: data[tls.crt]")
+        ));
+    }
+    assert_eq!(put(&mut engine, &one), 21);
+    assert_eq!(seconds(&engine), [""; 0]);
+}
+
+#[test]
+fn names_on_demand_are_asked_about_by_the_default_issuer_of_all_alone() {
+    let mut engine = engine(CertManager::Absent);
+    let issuer = |kind: &str, metadata: &str, ask: &str| {
+        format!(
+            "apiVersion: myriad.dev/v1alpha1\nkind: {kind}\nmetadata: {{{metadata}}}\n\
+             spec: {{acme: {{directories: [{{url: letsencrypt}}]}}, onDemand: {{ask: '{ask}'}}}}\n\
+             ---\n"
+        )
+    };
+    let asks = |engine: &Engine| -> Vec<String> {
+        let usable = engine.issuers().filter_map(|it| it.terms.as_ref().ok());
+        usable
+            .filter_map(|it| it.ask.as_deref().map(str::to_owned))
+            .collect()
+    };
+    let url = "http://ask.shops:8080/check";
+    put(&mut engine, &issuer("ClusterIssuer", "name: default", url));
+    assert_eq!(asks(&engine), [url]);
+    for metadata in ["name: le", "name: default, namespace: shop"] {
+        let kind = match metadata.contains("shop") {
+            true => "Issuer",
+            false => "ClusterIssuer",
+        };
+        put(&mut engine, &issuer(kind, metadata, url));
+    }
+    assert_eq!(asks(&engine), [url]);
+    for object in ["ClusterIssuer le", "Issuer shop/default"] {
+        let told = format!("{object}: spec.onDemand: is for the ClusterIssuer default alone");
+        assert!(is_told(&engine, &told), "{object}");
+    }
+    for url in [
+        "ask.shops",
+        "ftp://ask.shops/",
+        "http://ask.shops/#x",
+        "http://a@b/",
+    ] {
+        put(&mut engine, &issuer("ClusterIssuer", "name: default", url));
+        assert_eq!(asks(&engine), [""; 0], "{url}");
+        assert!(is_told(&engine, "spec.onDemand.ask: is no URL"), "{url}");
+    }
+}

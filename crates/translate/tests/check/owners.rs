@@ -522,6 +522,62 @@ fn a_service_that_is_not_exported_is_no_destination_of_strangers() {
     assert_eq!(findings, "");
 }
 
+/// The resources that a gateway makes of the objects, and its findings, where Services are exported
+/// as said.
+fn at_gateway(exports: &str, objects: &str) -> (String, String) {
+    let settings = format!("# with root-namespace=ops\n{exports}");
+    let mut engine = world::engine(world::settings(&settings));
+    engine.apply(world::changes(objects), world::NOW);
+    (render::resources(engine.snapshot()), findings(&engine))
+}
+
+#[test]
+fn by_named_exports_no_route_of_others_leads_to_a_service_that_is_lent_to_nobody() {
+    let service = |annotation: &str| {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{namespace: shop, name: admin, annotations: \
+             {{{annotation}}}}}\nspec: {{clusterIP: 10.96.0.31, ports: [{{name: http, port: \
+             80}}]}}\n---\n"
+        )
+    };
+    let routed = |namespace: &str| {
+        format!(
+            "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{namespace: \
+             {namespace}, name: edge}}\nspec: {{selector: {{istio: ingressgateway}}, servers: \
+             [{{port: {{number: 80, name: http, protocol: HTTP}}, hosts: \
+             [own.example]}}]}}\n---\napiVersion: networking.istio.io/v1\nkind: \
+             VirtualService\nmetadata: {{namespace: {namespace}, name: around}}\nspec: {{hosts: \
+             [own.example], gateways: [edge], http: [{{route: [{{destination: {{host: \
+             admin.shop.svc.cluster.local, port: {{number: 80}}}}}}]}}]}}\n"
+        )
+    };
+    let named = "# with service-exports=named\n";
+    let lends = |to: &str| format!("networking.istio.io/exportTo: '{to}'");
+    for (exports, annotation, namespace, is_led) in [
+        ("", String::new(), "blog", true),
+        (named, String::new(), "blog", false),
+        (named, lends("."), "blog", false),
+        (named, lends(".,news"), "blog", false),
+        (named, lends(".,blog"), "blog", true),
+        (named, lends("*"), "blog", true),
+        (named, String::new(), "shop", true),
+        (named, String::new(), "ops", true),
+    ] {
+        let objects = service(&annotation) + &routed(namespace);
+        let (text, findings) = at_gateway(exports, &objects);
+        let case = format!("{exports} {annotation} {namespace}\n{text}{findings}");
+        assert_eq!(text.contains("upstream shop/admin:80 "), is_led, "{case}");
+        assert_eq!(findings.contains("is not exported to"), !is_led, "{case}");
+    }
+    // At sidecars whoever is called is known as before.
+    let sidecar = SETTINGS.to_owned() + named;
+    let mut engine = world::engine(world::settings(&sidecar));
+    engine.apply(world::changes(&service("")), world::NOW);
+    let snapshot = engine.snapshot_of("caller").expect("the view is there");
+    let text = render::resources(&snapshot);
+    assert!(text.contains("upstream shop/admin:80 "), "{text}");
+}
+
 #[test]
 fn endpoints_of_a_strangers_service_are_pods_of_its_namespace() {
     // An object of the writer that lists an endpoint of the victim's, older than the victim.
@@ -650,10 +706,97 @@ fn requests_to_pods_of_a_stranger_go_on_as_bytes_where_http_is_not_expected() {
         assert_eq!(protocol, Some(ListenerProtocol::Http), "{text}");
     }
     // Where nobody else speaks HTTP, bytes pass beside it; the caller's own Services do at 80.
-    let (_, protocol, text) = of("aaa", 8080);
+    let (is_bytes, protocol, text) = of("aaa", 8080);
+    assert!(is_bytes, "to its Pods at least: {text}");
     assert_eq!(protocol, Some(ListenerProtocol::Detected), "{text}");
     let (_, protocol, text) = of("aaa", 80);
     assert_eq!(protocol, Some(ListenerProtocol::Http), "{text}");
+}
+
+/// Whether HTTP is looked for at the addresses of Services alone on a listener of the caller.
+fn detects_hosts(snapshot: &Snapshot, listener: &str) -> bool {
+    let mut found = snapshot.iter().filter(|it| it.name().as_str() == listener);
+    let found = found.find_map(|sealed| match &sealed.resource()?.value {
+        Value::Listener(listener) => Some(listener.capture?.detects_hosts),
+        _ => None,
+    });
+    found.expect("the listener is there")
+}
+
+/// Whether routes of requests know an address or a name as their host.
+fn is_host(snapshot: &Snapshot, host: &str) -> bool {
+    let hosts = |value: &Value| match value {
+        Value::Route(route) => route.hosts.iter().map(ToString::to_string).collect(),
+        Value::Routes(block) => block.hosts.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
+    let mut values = snapshot.iter().filter_map(|sealed| sealed.resource());
+    values.any(|resource| hosts(&resource.value).iter().any(|it| it == host))
+}
+
+#[test]
+fn http_of_a_stranger_is_looked_for_at_his_own_addresses_alone() {
+    let victim = headless_at("shop", "db", "tcp", 8080, "10.8.0.20");
+    let victim = victim + &pod("shop", "db", "10.8.0.20");
+    for (writer, is_strangers) in [("aaa", true), ("blog", false), ("ops", false)] {
+        let service = format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{namespace: {writer}, name: h}}\nspec: \
+             {{clusterIPs: [10.96.0.67, 'fd00::67'], clusterIP: 10.96.0.67, ports: [{{name: http, \
+             port: 8080}}]}}\n---\n"
+        );
+        let pods = headless_at(writer, "p", "http", 8080, "10.8.0.66");
+        let pods = pods + &pod(writer, "p", "10.8.0.66");
+        let (snapshot, text, _) = beside_services(&(service + &pods + &victim));
+        assert_eq!(
+            spoken(&snapshot, "outbound/any:8080"),
+            Some(ListenerProtocol::Detected)
+        );
+        assert_eq!(
+            detects_hosts(&snapshot, "outbound/any:8080"),
+            is_strangers,
+            "{writer}\n{text}"
+        );
+        // The addresses of the Service are hosts of its routes, by which proxies know them.
+        for address in ["10.96.0.67", "[fd00::67]"] {
+            assert!(is_host(&snapshot, address), "{address}\n{text}");
+        }
+        // Bytes to Pods go where their addresses are.
+        assert_eq!(
+            taker(&snapshot, "10.8.0.20", 8080).as_deref(),
+            Some("mesh/db.shop.svc.cluster.local:8080")
+        );
+        let is_bytes = taker(&snapshot, "10.8.0.66", 8080)
+            == Some(format!("mesh/p.{writer}.svc.cluster.local:8080"));
+        assert_eq!(is_bytes, is_strangers, "{writer}\n{text}");
+    }
+}
+
+#[test]
+fn a_name_of_a_stranger_stands_behind_addresses_that_others_have() {
+    let victim = headless_at("shop", "es", "tls", 443, "10.8.0.22");
+    let victim = victim + &pod("shop", "es", "10.8.0.22");
+    for (writer, is_strangers) in [("aaa", true), ("blog", false), ("ops", false)] {
+        let entry = service_entry(writer, "foreign.example", "").replace(
+            "{number: 80, name: a, protocol: HTTP}",
+            "{number: 443, name: a, protocol: TLS}",
+        );
+        let (snapshot, text, _) = beside_services(&(victim.clone() + &entry));
+        let of = |name: &str| {
+            let mut found = snapshot.iter().filter(|it| it.name().as_str() == name);
+            let found = found.find_map(|sealed| match &sealed.resource()?.value {
+                Value::StreamRoute(stream_route) => Some((**stream_route).clone()),
+                _ => None,
+            });
+            found.unwrap_or_else(|| panic!("{name} is there\n{text}"))
+        };
+        let named = of(&format!("mesh/{writer}/se/foreign.example:443"));
+        let addressed = of("mesh/es.shop.svc.cluster.local:443");
+        assert_eq!(named.hosts.len(), 1);
+        assert!(!addressed.destinations.is_empty());
+        assert_eq!(named.behind > addressed.rank, is_strangers, "{text}");
+        // Of two strangers nobody has the other's names for a block of addresses.
+        assert!(named.behind == 0 || named.behind <= named.rank, "{text}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use myriad_model::{
     HeaderEdits, Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource,
     Retry, Rewrite, Sealed, Snapshot, TlsSettings, Value,
 };
-use myriad_translate::{AuthorityTerms, Engine, IssuerTerms, SolverTerms, Wish};
+use myriad_translate::{AuthorityTerms, Engine, IssuerTerms, Rival, SolverTerms, Wish};
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
 /// its address is shown. Routes stand in the order in which they are tried.
@@ -67,13 +67,33 @@ pub(crate) fn wishes(engine: &Engine) -> String {
             host,
             issuer,
             object,
+            is_second,
         } = wish;
-        format!("{secret} for {host} of {issuer} from {object}\n")
+        let which = if *is_second { " as the second" } else { "" };
+        format!("{secret} for {host} of {issuer} from {object}{which}\n")
     });
     let lines: String = lines.collect();
     match lines.is_empty() {
         true => lines,
         false => format!("=== wishes\n{lines}"),
+    }
+}
+
+/// The namespaces that claim what others claim too, where there are any.
+pub(crate) fn rivals(engine: &Engine) -> String {
+    let lines = engine.rivals().map(|rival| {
+        let Rival {
+            host,
+            namespace,
+            holds,
+        } = rival;
+        let verb = if *holds { "has" } else { "wants" };
+        format!("{namespace} {verb} {host}\n")
+    });
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("=== rivals\n{lines}"),
     }
 }
 
@@ -97,6 +117,9 @@ fn issuer_text(terms: &IssuerTerms) -> String {
     let mut text = format!("{:?} {:?}", terms.proof, terms.key);
     if !terms.roots.is_empty() {
         text.push_str(&format!(" roots={}", terms.roots.len()));
+    }
+    if let Some(ask) = &terms.ask {
+        text.push_str(&format!(" ask={ask}"));
     }
     for authority in &terms.authorities {
         let AuthorityTerms {
@@ -207,6 +230,7 @@ fn resource_line(sealed: &Sealed, resource: &Resource) -> Option<String> {
 
 fn capture_text(capture: Capture) -> String {
     match capture.direction {
+        CaptureDirection::Outbound if capture.detects_hosts => " captured by-host".to_owned(),
         CaptureDirection::Outbound => " captured".to_owned(),
         CaptureDirection::Inbound => format!(" captured mutual={:?}", capture.mutual),
     }

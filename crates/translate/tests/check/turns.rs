@@ -1,7 +1,7 @@
 //! A Service of very many ports changes in one view of sidecars after the other: single changes go
 //! between, and all ends as if it had been done at once.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use myriad_api::{Change, ObjectKey, ObjectKind};
 use myriad_model::Kind;
@@ -279,30 +279,54 @@ fn a_service_that_is_large_for_others_than_the_first_view_comes_to_one_after_the
 
 #[test]
 fn nobody_is_charged_for_listeners_that_objects_of_many_share() {
+    const WIDE: usize = VIEWS + 256;
     let service = "apiVersion: v1\nkind: Service\nmetadata: {namespace: istio-system, name: web}\n\
                    spec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}\n";
-    let entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {namespace: \
-                 istio-system, name: raw}\nspec: {hosts: [raw.example], ports: [{number: 80, \
-                 name: tcp, protocol: TCP}, {number: 90, name: more, protocol: TCP}], resolution: \
-                 DNS}\n";
+    let entry = |name: &str, to: &str, ports: &[u16]| {
+        let port = |it: &u16| format!("{{number: {it}, name: p{it}, protocol: TCP}}");
+        let ports: Vec<String> = ports.iter().map(port).collect();
+        format!(
+            "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{namespace: \
+             istio-system, name: {name}}}\nspec: {{hosts: [{name}.example], exportTo: [{to}], \
+             ports: [{}], resolution: DNS}}\n",
+            ports.join(", ")
+        )
+    };
+    // The one route of the first comes to all views of a namespace at once, and so does what is
+    // spoken on the listener that they share with the Service; the views of the other namespace are
+    // asked one after the other. The second has routes in all of them.
+    let entries = [entry("raw", "a", &[80]), entry("more", "'*'", &[90, 91])].join("---\n");
     let settings = || Settings {
-        // One in each view, and not two.
-        resources_at_once: VIEWS,
+        // One in each view of a namespace, and not two.
+        resources_at_once: WIDE / 2,
         ..Settings::default()
     };
-    let mut engine = fleet_with(settings(), world::changes(service));
-    apply_taken_in(&mut engine, world::changes(entry));
+    // So many that none of them parts from the others at once.
+    let wide_fleet = || {
+        let mut engine = fleet_with(settings(), world::changes(service));
+        for number in VIEWS..WIDE {
+            put_view(&mut engine, number);
+        }
+        engine.apply(Vec::new(), world::NOW);
+        engine
+    };
+    let mut engine = wide_fleet();
+    apply_taken_in(&mut engine, world::changes(&entries));
     assert!(engine.has_postponed(), "what the port speaks is another");
     // The names of their resources are no names of namespaces.
     let may_run = |namespace: &str| namespace != "elsewhere";
-    let mut charged = BTreeSet::new();
+    let mut charged = BTreeMap::new();
     while engine.has_postponed() {
         let ran = engine.work_off(world::NOW, &mut || false, &may_run);
-        charged.insert(ran.expect("a part").0.to_string());
+        *charged
+            .entry(ran.expect("a part").0.to_string())
+            .or_insert(0) += 1;
     }
-    assert_eq!(charged.iter().collect::<Vec<_>>(), ["", "istio-system"]);
-    let mut whole = fleet_with(settings(), world::changes(service));
-    whole.apply(world::changes(entry), world::NOW);
+    let each = [("", WIDE / 2), ("istio-system", WIDE - 1)];
+    let each = each.map(|(owner, parts)| (owner.to_owned(), parts));
+    assert_eq!(charged, BTreeMap::from(each));
+    let mut whole = wide_fleet();
+    whole.apply(world::changes(&entries), world::NOW);
     assert_same(&engine, &whole);
 }
 

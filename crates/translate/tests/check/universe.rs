@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use myriad_api::secret::{ISSUER_TYPE, Users, UsersForm};
 use myriad_api::{
-    BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, Ingress,
+    BackendPort, Change, Conditions, Endpoint, EndpointPort, EndpointSlice, HostProof, Ingress,
     IngressBackend, IngressClass, IngressPath, IngressRule, IngressTls, IssuerKeys, Meta, Object,
-    ObjectKey, ObjectKind, Order, OrderAnswer, PathType, Secret, SecretProblem, Service,
+    ObjectKey, ObjectKind, OnDemand, Order, OrderAnswer, PathType, Secret, SecretProblem, Service,
     ServicePort, TrustDer,
 };
 use myriad_translate::{CatchAll, CertManager, GatewayCredentials, Settings};
@@ -33,6 +33,7 @@ pub(crate) fn settings() -> Settings {
         issuer_namespace: "two".into(),
         cert_manager: CertManager::Absent,
         sidecars: true,
+        host_proof: Some("edge".into()),
         ..Settings::default()
     }
 }
@@ -65,9 +66,25 @@ pub(crate) fn object() -> impl Strategy<Value = Object> {
         5 => istio::object(),
         3 => secret().prop_map(|object| Object::Secret(Arc::new(object))),
         1 => order().prop_map(|object| Object::Order(Arc::new(object))),
+        1 => on_demand().prop_map(|object| Object::OnDemand(Arc::new(object))),
         1 => issuer(),
+        2 => proof().prop_map(|object| Object::HostProof(Arc::new(object))),
         1 => keys().prop_map(|object| Object::Secret(Arc::new(object))),
     ]
+}
+
+/// A proof of a host, or of a wildcard as either dialect spells it.
+fn proof() -> impl Strategy<Value = HostProof> {
+    let hosts = [
+        "a.example",
+        "b.example",
+        "www.a.example",
+        "*.example",
+        "**.example",
+    ];
+    let namespaces = select(vec!["one", "two", "three"]);
+    let parts = (select(hosts.to_vec()), namespaces);
+    parts.prop_map(|(host, namespace)| HostProof::new(host, namespace))
 }
 
 /// An issuer of either kind, that can be used or not, with a key of a Secret or without.
@@ -81,16 +98,18 @@ fn issuer() -> impl Strategy<Value = Object> {
         "7",
     ];
     let kinds = ["Issuer", "Issuer", "ClusterIssuer"];
+    let keys = ["ecdsa-p256", "ecdsa-and-rsa", "ecdsa-and-rsa", "dsa"];
     let parts = (
         select(kinds.to_vec()),
         meta(ObjectKind::Issuer, &["le", "default"]),
         select(directories.to_vec()),
+        select(keys.to_vec()),
     );
-    parts.prop_map(|(kind, meta, directories)| {
+    parts.prop_map(|(kind, meta, directories, key)| {
         let (namespace, name) = (meta.key.namespace(), meta.key.name());
         let mut object = world::object(&format!(
             "apiVersion: myriad.dev/v1alpha1\nkind: {kind}\nmetadata: {{namespace: {namespace}, \
-             name: {name}}}\nspec: {{acme: {{directories: {directories}}}}}\n"
+             name: {name}}}\nspec: {{acme: {{directories: {directories}, keyType: {key}}}}}\n"
         ));
         if let Object::Issuer(issuer) = &mut object {
             Arc::make_mut(issuer).meta.created = meta.created;
@@ -135,6 +154,18 @@ fn order() -> impl Strategy<Value = Order> {
         Order {
             meta,
             answers: answers.into(),
+        }
+    })
+}
+
+/// A certificate on demand, of a host of its own, that can be served or not.
+fn on_demand() -> impl Strategy<Value = OnDemand> {
+    (meta(ObjectKind::OnDemand, &["s", "t"]), secret()).prop_map(|(meta, secret)| {
+        let (namespace, name) = (meta.key.namespace(), meta.key.name());
+        OnDemand {
+            host: format!("{name}.{namespace}.example").into(),
+            secret: Arc::new(secret),
+            meta,
         }
     })
 }
@@ -388,9 +419,11 @@ fn slice() -> impl Strategy<Value = EndpointSlice> {
     })
 }
 
-/// Certificates that fit or not, in all ages, with a shared issuer or not.
+/// Certificates that fit or not, in all ages, of several algorithms, with a shared issuer or not,
+/// and provided by one of ours or not.
 fn secret() -> impl Strategy<Value = Secret> {
     let pairs = [
+        ("<certificate rsa:a.example>", "<key rsa:a.example>"),
         ("<certificate a.example>", "<key a.example>"),
         ("<certificate a.example ending>", "<key a.example>"),
         (
@@ -405,6 +438,7 @@ fn secret() -> impl Strategy<Value = Secret> {
     ];
     let issued = any::<bool>();
     let lent = option::of(select(&["two", "one, two", "*", "three"][..]));
+    let issuer = option::of(select(&["default", "one/le"][..]));
     // Users whose passwords can be verified, those of whom none can, authorities, or none.
     let users = select(vec![
         None,
@@ -414,16 +448,18 @@ fn secret() -> impl Strategy<Value = Secret> {
         Some(ROOT),
     ]);
     (
-        meta(ObjectKind::Secret, &["s", "t"]),
+        meta(ObjectKind::Secret, &["s", "t", "s-rsa"]),
         select(pairs.to_vec()),
         issued,
-        lent,
+        (lent, issuer),
         users,
     )
-        .prop_map(|(mut meta, (certificate, key), issued, lent, users)| {
+        .prop_map(|(mut meta, (certificate, key), issued, notes, users)| {
+            let (lent, issuer) = notes;
             let annotation = "myriad.dev/credential-namespaces";
             let lent = lent.map(|to| (annotation.into(), to.into()));
-            meta.annotations = lent.into_iter().collect();
+            let issuer = issuer.map(|name| ("myriad.dev/issuer".into(), name.into()));
+            meta.annotations = lent.into_iter().chain(issuer).collect();
             let issuer = if issued { Some(world::issuer()) } else { None };
             let users = users.map(|hash| TrustDer {
                 roots: match hash {

@@ -5,16 +5,18 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use myriad_api::{Change, Object, ObjectKey, ObjectKind, ReadOne, Secret};
+use myriad_api::{Change, HostProof, Object, ObjectKey, ObjectKind, ReadOne, Secret};
 use myriad_model::{
     CheckProtocol, Extent, Form, Processing, Provider, Sealer, TraceProtocol, Writer,
 };
 use myriad_translate::{
     Allotment, Bounds, CatchAll, CertManager, Engine, GatewayCredentials, Holding, HostSharing,
-    Hsts, MeshProvider, ProviderForm, Role, Settings, SpanService, TelemetryProvider, Tenants,
-    Unlisted, View,
+    Hsts, MeshProvider, ProviderForm, Role, ServiceExports, Settings, SpanService,
+    TelemetryProvider, Tenants, Unlisted, View,
 };
-use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
+use rcgen::{
+    CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize, date_time_ymd,
+};
 use serde::Deserialize;
 
 /// The time of all tests: 2027-01-15T08:00:00Z.
@@ -40,6 +42,7 @@ pub(crate) fn settings(text: &str) -> Settings {
                 let names = value.split(',').filter(|name| !name.is_empty());
                 settings.issuers = Some(names.map(Box::from).collect());
             }
+            "controller-name" => settings.controller_name = value.into(),
             "issuer-namespace" => settings.issuer_namespace = value.into(),
             "cert-manager" => {
                 settings.cert_manager = match value {
@@ -53,6 +56,7 @@ pub(crate) fn settings(text: &str) -> Settings {
                 settings.host_sharing = HostSharing::Cluster;
             }
             "late-claims" => settings.late_claims = value == "true",
+            "host-proof" => settings.host_proof = Some(value.into()),
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
             "gateway-credentials" => settings.gateway_credentials = credentials(value),
             "wildcard-sharing" => settings.wildcard_sharing = list(),
@@ -96,6 +100,10 @@ pub(crate) fn settings(text: &str) -> Settings {
 fn mesh_setting(name: &str, value: &str, settings: &mut Settings) {
     match name {
         "root-namespace" => settings.root_namespace = Some(value.into()),
+        "service-exports" => {
+            assert_eq!(value, "named");
+            settings.service_exports = ServiceExports::Named;
+        }
         "view" => {
             let view = view(value);
             settings.sidecars |= view.role == Role::Sidecar;
@@ -244,7 +252,8 @@ fn provider(service: &str, protocol: CheckProtocol) -> MeshProvider {
     }
 }
 
-/// Changes as they are written: YAML documents to put, and lines `remove KIND NAMESPACE/NAME`.
+/// Changes as they are written: YAML documents to put, lines `remove KIND NAMESPACE/NAME`, and
+/// lines `proven HOST NAMESPACE` for proofs, which nobody writes.
 pub(crate) fn changes(text: &str) -> Vec<Change> {
     let mut changes = Vec::new();
     // A whole line: a certificate written in PEM begins and ends with dashes as well.
@@ -254,12 +263,19 @@ pub(crate) fn changes(text: &str) -> Vec<Change> {
             .lines()
             .filter(|line| !line.starts_with('#'))
             .partition(|line| line.starts_with("remove "));
+        let (proofs, rest): (Vec<&str>, Vec<&str>) = rest
+            .into_iter()
+            .partition(|line| line.starts_with("proven "));
+        for line in proofs {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let proof = HostProof::new(words[1], words[2]);
+            changes.push(Change::Put(Object::HostProof(Arc::new(proof))));
+        }
         for line in removals {
             let mut words = line.split_whitespace().skip(1);
             let (kind, id) = (words.next().expect("a kind"), words.next().expect("a name"));
-            let kind = ObjectKind::ALL
-                .into_iter()
-                .find(|known| known.as_str() == kind);
+            let mut kinds = ObjectKind::ALL.into_iter().chain([ObjectKind::HostProof]);
+            let kind = kinds.find(|known| known.as_str() == kind);
             let (namespace, name) = id.split_once('/').unwrap_or(("", id));
             let key = ObjectKey::new(kind.expect("a known kind"), namespace, name);
             changes.push(Change::Remove(key));
@@ -317,7 +333,7 @@ pub(crate) fn issuer() -> Bytes {
     Bytes::copy_from_slice(&secret.tls.unwrap().chain[0])
 }
 
-/// Replaces `<certificate NAME[,NAME] [AGE]>` and `<key NAME[,NAME]>` by PEM.
+/// Replaces `<certificate [rsa:]NAME[,NAME] [AGE]>` and `<key [rsa:]NAME[,NAME]>` by PEM.
 fn fill_in(yaml: &str) -> String {
     let mut filled = String::new();
     let mut rest = yaml;
@@ -345,9 +361,15 @@ fn pair(names: &str, age: &str) -> Pems {
     let entry = made.entry(format!("{names} {age}"));
     let pems = entry.or_insert_with(|| {
         let mut keys = KEYS.lock().unwrap();
-        let key = keys
-            .entry(names.to_owned())
-            .or_insert_with(|| Arc::new(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap()));
+        let bare = names.strip_prefix("rsa:");
+        let key = keys.entry(names.to_owned()).or_insert_with(|| {
+            let made = match bare {
+                Some(_) => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+                None => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+            };
+            Arc::new(made.unwrap())
+        });
+        let names = bare.unwrap_or(names);
         let names: Vec<String> = names.split(',').map(str::to_owned).collect();
         let mut params = CertificateParams::new(names).unwrap();
         (params.not_before, params.not_after) = match age {

@@ -85,7 +85,7 @@ capabilities: {drop: [ALL]}
 
 {{/* What is not empty where the controllers obtain certificates. */}}
 {{- define "myriad.obtains" -}}
-{{- if or .Values.acme.enabled .Values.acme.email .Values.acme.directory -}}yes{{- end -}}
+{{- if or .Values.acme.enabled .Values.acme.email .Values.acme.directory .Values.acme.onDemand.ask -}}yes{{- end -}}
 {{- end -}}
 
 {{/* The settings of that. */}}
@@ -114,6 +114,7 @@ capabilities: {drop: [ALL]}
 {{- with .proof | toString }}
 - --acme-proof={{ . }}
 {{- end }}
+{{- include "myriad.acmeDns" .dns }}
 {{- with .binding.keyId }}
 - --acme-eab-key-id={{ . }}
 - --acme-eab-key-file=/etc/myriad/acme-binding/key
@@ -124,11 +125,83 @@ capabilities: {drop: [ALL]}
 {{- with .ordersPerDomain }}
 - --acme-orders-per-domain={{ int64 . }}
 {{- end }}
+{{- with .onDemand.ask }}
+- {{ printf "--acme-on-demand-ask=%s" . | quote }}
+{{- end }}
+{{- with .onDemand.max }}
+- --acme-on-demand-max={{ int64 . }}
+{{- end }}
+{{- with .onDemand.perDomain }}
+- --acme-on-demand-per-domain={{ int64 . }}
+{{- end }}
+{{- with .onDemand.asks }}
+- --acme-on-demand-asks={{ int64 . }}
+{{- end }}
+{{- with .onDemand.idle }}
+- --acme-on-demand-idle={{ int64 . }}
+{{- end }}
 {{- with .resolvers }}
 - --resolver={{ join "," . }}
 {{- end }}
 {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* How records of DNS are set. */}}
+{{- define "myriad.acmeDns" -}}
+{{- if .server }}
+- --acme-dns-server={{ .server }}
+{{- with .zone }}
+- --acme-dns-zone={{ . }}
+{{- end }}
+- --acme-dns-key-name={{ required "acme.dns.server needs acme.dns.tsig.name" .tsig.name }}
+- --acme-dns-key-file=/etc/myriad/acme-dns/key
+{{- with .tsig.algorithm }}
+- --acme-dns-key-algorithm={{ . }}
+{{- end }}
+{{- end }}
+{{- if .webhook.url }}
+- --acme-dns-webhook={{ .webhook.url }}
+{{- with .webhook.solver }}
+- --acme-dns-webhook-solver={{ . }}
+{{- end }}
+{{- if .webhook.configMap }}
+- --acme-dns-webhook-config=/etc/myriad/acme-webhook-config/config.json
+{{- end }}
+{{- if .webhook.secret }}
+- --acme-dns-webhook-token-file=/etc/myriad/acme-webhook/token
+{{- end }}
+{{- end }}
+{{- with .proof | toString }}
+- --acme-dns-proof={{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* The volumes of what the controllers obtain certificates with, as NAME: the ConfigMap or the Secret, and its key. */}}
+{{- define "myriad.acmeVolumes" -}}
+{{- if include "myriad.obtains" . }}
+{{- with .Values.acme }}
+{{- with .ca }}
+- {name: acme-ca, configMap: {name: {{ . }}}}
+{{- end }}
+{{- if .binding.keyId }}
+{{- $secret := required "acme.binding.keyId needs acme.binding.secret" .binding.secret }}
+- {name: acme-binding, secret: {secretName: {{ $secret }}, defaultMode: 0440, items: [{key: key, path: key}]}}
+{{- end }}
+{{- if .dns.server }}
+{{- $secret := required "acme.dns.server needs acme.dns.tsig.secret" .dns.tsig.secret }}
+- {name: acme-dns, secret: {secretName: {{ $secret }}, defaultMode: 0440, items: [{key: key, path: key}]}}
+{{- end }}
+{{- if .dns.webhook.url }}
+{{- with .dns.webhook.configMap }}
+- {name: acme-webhook-config, configMap: {name: {{ . }}, items: [{key: config.json, path: config.json}]}}
+{{- end }}
+{{- with .dns.webhook.secret }}
+- {name: acme-webhook, secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: token, path: token}]}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* The pod of a proxy: of the release `root`, under the service account `account`, of the gateway `view`. What `proxy` sets

@@ -6,9 +6,13 @@
 //! - All replicas follow the Secrets of orders, and their proxies give the answers in them. So the
 //!   answers of an order are in service a moment after it is kept.
 //! - A Secret without the annotation of an issuer is somebody else's, and is left alone.
+//! - The spent part of an authority's budgets is kept in the controllers' own namespace too, before
+//!   an order is placed there: where others write, nothing is counted.
 
 mod certificates;
 mod kept;
+mod on_demand;
+mod spent;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -30,9 +34,11 @@ use myriad_pki::acme::{HeldCertificate, Order, OrderKey, StepTrouble};
 use myriad_source::kubernetes::{CallError, Client, Shelf, Texts};
 use tokio::sync::Notify;
 
-pub(in crate::acme) use kept::{KeptOrder, ORDER_LABEL};
+pub(in crate::acme) use kept::{KeptOrder, ON_DEMAND_LABEL, ORDER_LABEL, WISH_LABEL};
+pub(in crate::acme) use on_demand::{KeptOnDemand, named, today};
 
-use self::kept::{ACCOUNT_KEY, ACCOUNT_LABEL, ACCOUNT_TEXT, ORDER_TEXT, PROOF};
+use self::kept::{ACCOUNT_KEY, ACCOUNT_LABEL, ACCOUNT_TEXT, ORDER_TEXT, PROOF, SPENT_LABEL};
+use self::spent::SpentSlot;
 use self::turns::{Turns, WriteTurn};
 use crate::acme::issued::{Issued, IssuedNews};
 use crate::acme::token::nonce;
@@ -73,9 +79,13 @@ struct Inner {
     site: ClusterSite,
     orders: Shelf,
     accounts: Shelf,
+    budgets: Shelf,
+    on_demand: Shelf,
     turns: Turns,
     /// The Secret of each order, as it was read or written last.
     slots: RefCell<HashMap<Arc<str>, Slot>>,
+    /// The Secrets of budgets by their names, as they were read or written last.
+    spent: RefCell<HashMap<Arc<str>, SpentSlot>>,
     /// The certificates that the office knows of.
     known: RefCell<HashMap<Arc<str>, Arc<HeldCertificate>>>,
     /// The certificate that was known when each order began.
@@ -107,12 +117,16 @@ impl ClusterStore {
     pub(in crate::acme) fn new(site: ClusterSite) -> ClusterStore {
         let shelf = |label| Shelf::new(site.client.clone(), &site.namespace, label);
         let (orders, accounts) = (shelf(ORDER_LABEL), shelf(ACCOUNT_LABEL));
+        let (budgets, on_demand) = (shelf(SPENT_LABEL), shelf(ON_DEMAND_LABEL));
         ClusterStore(Rc::new(Inner {
             site,
             orders,
             accounts,
+            budgets,
+            on_demand: on_demand.of_certificates(),
             turns: Turns::default(),
             slots: RefCell::default(),
+            spent: RefCell::default(),
             known: RefCell::default(),
             begun: RefCell::default(),
             rights: RefCell::default(),
@@ -146,10 +160,14 @@ impl ClusterStore {
         Ok(orders)
     }
 
-    /// Keeps an order.
+    /// Keeps an order, and what is spent with it.
     pub(super) async fn keep_order(&self, order: &Order) -> io::Result<Option<Shown>> {
         let turn = self.0.turns.take(&order.id);
-        self.keep_in_turn(turn, order).await.map_err(failed)
+        let shown = self.keep_in_turn(turn, order).await.map_err(failed)?;
+        if let Some(spent) = &order.spent {
+            self.keep_spent(spent).await.map_err(failed)?;
+        }
+        Ok(shown)
     }
 
     /// Keeps an order, before whatever is written of it later.

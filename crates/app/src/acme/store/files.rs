@@ -1,17 +1,20 @@
 //! The files of accounts, orders and certificates. Each is written aside and renamed, so that a
 //! whole one is there at every moment, and nobody but the owner reads any.
+//!
+//! Certificates may be very many. A process reads each once, one after the other, and where another
+//! one has changed some meanwhile those alone: their files are younger than the first reading.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use myriad_api::{Object, ObjectKind};
 use myriad_base::file;
-use myriad_pki::acme::{IssuedChain, ORDER_BYTES_MAX, Order, OrderKey};
+use myriad_pki::acme::{IssuedChain, Millis, ORDER_BYTES_MAX, Order, OrderKey};
 use rustix::fs::{FlockOperation, flock};
 
 use super::KeptCertificate;
@@ -22,6 +25,13 @@ const CERTIFICATE_BYTES_MAX: u64 = 256 << 10;
 
 /// The most bytes of an account's file.
 const ACCOUNT_BYTES_MAX: u64 = 16 << 10;
+
+/// How much older than it is a file may seem: clocks of file systems go in steps, and those of
+/// other machines go wrong.
+const AGE_DOUBT: Millis = 60_000;
+
+/// The longest `namespace/name` that a file is called by: a name of a file has 255 bytes.
+const ID_BYTES_MAX: usize = 200;
 
 /// The folders, by what is in them.
 const FOLDERS: [&str; 3] = [ACCOUNTS, ORDERS, CERTIFICATES];
@@ -78,13 +88,21 @@ impl FileStore {
         }
     }
 
-    /// All certificates. One that cannot be read is left out, with a word in the log.
-    pub(in crate::acme) fn certificates(&self) -> io::Result<Vec<KeptCertificate>> {
-        self.read_all(CERTIFICATES, CERTIFICATE_BYTES_MAX, |text| {
-            let object = Object::from_json(ObjectKind::Secret, text);
-            let object = object.map_err(|error| error.to_string())?;
-            KeptCertificate::of(object).ok_or_else(|| "it holds no certificate".to_owned())
-        })
+    /// All certificates, or those that may have changed since a moment. One that cannot be read is
+    /// left out, with a word in the log.
+    pub(in crate::acme) fn certificates(
+        &self,
+        since: Option<Millis>,
+    ) -> io::Result<CertificateFiles> {
+        let folder = self.root.join(CERTIFICATES);
+        let since = since.map(|since| since.saturating_sub(AGE_DOUBT));
+        let is_other = since.is_none_or(|since| {
+            let metadata = fs::metadata(&folder);
+            // One that cannot be looked at is read, which tells why.
+            metadata.map_or(true, |it| modified_at(&it) >= since)
+        });
+        let entries = is_other.then(|| fs::read_dir(&folder)).transpose()?;
+        Ok(CertificateFiles { entries, since })
     }
 
     /// All orders.
@@ -105,7 +123,7 @@ impl FileStore {
     }
 
     /// Keeps a certificate, as the Secret that it is served from, and returns that.
-    pub(super) fn keep_certificate(
+    pub(in crate::acme) fn keep_certificate(
         &self,
         order: &Order,
         issued: &IssuedChain,
@@ -195,29 +213,86 @@ impl FileStore {
     ) -> io::Result<Vec<T>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.root.join(folder))? {
-            let entry = entry?;
-            let name = entry.file_name();
-            // What was written aside and never renamed is of a process that died.
-            if !name.to_string_lossy().ends_with(".json") || name.to_string_lossy().starts_with('.')
-            {
-                continue;
-            }
-            let text = file::whole(&entry.path(), bytes_max);
-            match text.map_err(|it| it.to_string()).and_then(|it| read(&it)) {
-                Ok(value) => found.push(value),
-                Err(error) => {
-                    let file = entry.path().display().to_string();
-                    tracing::error!(%file, %error, "is not read");
-                }
-            }
+            found.extend(read_entry(&entry?, bytes_max, &read));
         }
         Ok(found)
     }
 }
 
-/// The file of a `namespace/name`, neither of which has a `+` or begins with a dot.
+/// The files of certificates, which are read one after the other.
+#[derive(Debug)]
+pub(in crate::acme) struct CertificateFiles {
+    /// None where nothing has changed.
+    entries: Option<fs::ReadDir>,
+    since: Option<Millis>,
+}
+
+impl Iterator for CertificateFiles {
+    type Item = KeptCertificate;
+
+    fn next(&mut self) -> Option<KeptCertificate> {
+        loop {
+            let entry = match self.entries.as_mut()?.next()? {
+                Ok(entry) => entry,
+                Err(error) => {
+                    tracing::error!(%error, "certificates that are kept cannot be listed");
+                    self.entries = None;
+                    return None;
+                }
+            };
+            let is_as_it_was = self.since.is_some_and(|since| {
+                let metadata = entry.metadata();
+                metadata.is_ok_and(|it| modified_at(&it) < since)
+            });
+            if is_as_it_was {
+                continue;
+            }
+            let read = read_entry(&entry, CERTIFICATE_BYTES_MAX, |text| {
+                let object = Object::from_json(ObjectKind::Secret, text);
+                let object = object.map_err(|error| error.to_string())?;
+                KeptCertificate::of(object).ok_or_else(|| "it holds no certificate".to_owned())
+            });
+            if read.is_some() {
+                return read;
+            }
+        }
+    }
+}
+
+/// Reads what a file of a folder holds; none for one that is no whole file, or cannot be read.
+fn read_entry<T>(
+    entry: &fs::DirEntry,
+    bytes_max: u64,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    let name = entry.file_name();
+    let name = name.to_string_lossy();
+    // What was written aside and never renamed is of a process that died.
+    if !name.ends_with(".json") || name.starts_with('.') {
+        return None;
+    }
+    let text = file::whole(&entry.path(), bytes_max);
+    let value = text.map_err(|it| it.to_string()).and_then(|it| read(&it));
+    let told = value.inspect_err(|error| {
+        let file = entry.path().display().to_string();
+        tracing::error!(%file, %error, "is not read");
+    });
+    told.ok()
+}
+
+/// When a file, or what is in a folder, was changed last.
+fn modified_at(metadata: &fs::Metadata) -> Millis {
+    let seconds = metadata.mtime().saturating_mul(1_000);
+    seconds.saturating_add(metadata.mtime_nsec() / 1_000_000)
+}
+
+/// The file of a `namespace/name`, neither of which has a `+` or begins with a dot. A long one is
+/// called by its hash.
 fn file_of(id: &str) -> String {
-    format!("{}.json", id.replace('/', "+"))
+    match id.len() > ID_BYTES_MAX {
+        true => format!("{}.json", blake3::hash(id.as_bytes()).to_hex()),
+        false => format!("{}.json", id.replace('/', "+")),
+    }
 }
 
 #[cfg(test)]
@@ -268,11 +343,11 @@ mod tests {
         let store = FileStore::open(folder.path()).unwrap();
         let issued = testing::issued(&["a.example"]);
         store.keep_certificate(&order("shop/web"), &issued).unwrap();
-        let kept = store.certificates().unwrap().pop().unwrap();
+        let kept = store.certificates(None).unwrap().next().unwrap();
         assert_eq!(&*kept.id, "shop/web");
         assert_eq!(&*kept.held.names[0], "a.example");
         assert_eq!(kept.held.placed_at, Some(5));
-        assert!(kept.object.is_some() && !kept.is_over(kept.held.until - 1));
+        assert!(kept.object.is_some());
     }
 
     #[test]
@@ -286,7 +361,59 @@ mod tests {
         assert_eq!(store.orders().unwrap(), [order("shop/web")]);
         let long = "x".repeat(1 << 20);
         std::fs::write(folder.path().join("certificates/a+b.json"), long).unwrap();
-        assert!(store.certificates().unwrap().is_empty());
+        assert_eq!(store.certificates(None).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_read_is_not_read_again_but_what_another_process_has_changed_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(folder.path()).unwrap();
+        let issued = testing::issued(&["a.example"]);
+        for number in 0..3 {
+            let order = order(&format!("shop/web{number}"));
+            store.keep_certificate(&order, &issued).unwrap();
+        }
+        let ids = |since| {
+            let files = store.certificates(since).unwrap();
+            let mut ids: Vec<_> = files.map(|kept| kept.id.to_string()).collect();
+            ids.sort();
+            ids
+        };
+        let all = ["shop/web0", "shop/web1", "shop/web2"];
+        assert_eq!(ids(None), all);
+        // They are of an hour ago, and so is their folder.
+        let written = |path: &std::path::Path| {
+            let file = std::fs::File::open(path).unwrap();
+            file.metadata().unwrap().modified().unwrap()
+        };
+        let certificates = folder.path().join("certificates");
+        let before = written(&certificates) - std::time::Duration::from_secs(3_600);
+        let age = |path: &std::path::Path| {
+            let file = std::fs::File::open(path).unwrap();
+            file.set_modified(before).unwrap();
+        };
+        for entry in certificates.read_dir().unwrap() {
+            age(&entry.unwrap().path());
+        }
+        age(&certificates);
+        let now = Some(crate::acme::steps::now());
+        assert!(ids(now).is_empty());
+        let other = order("shop/web1");
+        store.keep_certificate(&other, &issued).unwrap();
+        assert_eq!(ids(now), ["shop/web1"]);
+        // One who knows nothing reads all.
+        assert_eq!(ids(None), all);
+    }
+
+    #[test]
+    fn the_longest_names_are_kept_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(folder.path()).unwrap();
+        let id = format!("{}/{}", "n".repeat(63), "s".repeat(253));
+        store.keep_order(&order(&id)).unwrap();
+        assert_eq!(store.orders().unwrap(), [order(&id)]);
+        store.drop_order(&id).unwrap();
+        assert!(store.orders().unwrap().is_empty());
     }
 
     #[test]

@@ -9,16 +9,15 @@ use base64::engine::general_purpose::STANDARD;
 use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
 use myriad_pki::{Authority, Request};
-use myriad_source::kubernetes::{Access, Client};
+use myriad_source::kubernetes::Client;
 use myriad_sync::{Identity, NotSigned, Owner, Sign as _};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::{AuthorityKeeper, Problem, store};
 use crate::controller::pods::KnownPods;
 use crate::controller::signer::{Signer, Terms};
+use crate::fake_api;
 
 const HOME: &str = "myriad";
 
@@ -42,51 +41,12 @@ struct State {
 impl Api {
     /// Begins to serve, and returns its client.
     async fn start(&self) -> Client {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let uri = format!("http://{}", listener.local_addr().unwrap());
         let api = self.clone();
-        drop(task::spawn("fake API", async move {
-            while let Ok((tcp, _)) = listener.accept().await {
-                let api = api.clone();
-                drop(task::spawn("fake call", async move {
-                    // A client that hangs up is no failure of the server.
-                    drop(api.answer(tcp).await);
-                }));
-            }
-        }));
-        let access = Access::Plain(uri.parse().unwrap());
-        Client::new(&access, Arc::default()).await.unwrap()
-    }
-
-    async fn answer(&self, tcp: TcpStream) -> std::io::Result<()> {
-        let mut tcp = BufReader::new(tcp);
-        let (mut line, mut length) = (String::new(), 0);
-        tcp.read_line(&mut line).await?;
-        loop {
-            let mut field = String::new();
-            tcp.read_line(&mut field).await?;
-            if field.trim().is_empty() {
-                break;
-            }
-            let field = field.to_ascii_lowercase();
-            if let Some(value) = field.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        tcp.read_exact(&mut body).await?;
-        let body = serde_json::from_slice(&body).unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let (method, path) = (words.next().unwrap(), words.next().unwrap());
-        let (status, answer) = self.lock().call(method, path, &body);
-        let answer = answer.to_string();
-        let head = format!(
-            "HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n",
-            answer.len()
-        );
-        tcp.write_all(head.as_bytes()).await?;
-        tcp.write_all(answer.as_bytes()).await
+        let answer = move |method: &str, path: &str, body: &Value| {
+            let answer = api.lock().call(method, path, body);
+            Some(answer)
+        };
+        fake_api::serve(answer).await
     }
 
     /// People write an authority.

@@ -71,7 +71,7 @@ fn read_line(line: &str) -> Option<LateClaims> {
     let created = words.next()?.parse().ok()?;
     let hosts = words.map(|word| {
         let (host, since) = word.split_once('=')?;
-        Some((Host::parse(host).ok()?, since.parse().ok()?))
+        Some((Host::of_name(host).ok()?, since.parse().ok()?))
     });
     Some(LateClaims {
         key: ObjectKey::new(kind, namespace, name),
@@ -90,7 +90,7 @@ mod tests {
     fn what_is_written_is_read_and_the_rest_is_counted() {
         let text = "beyond docs\n\
                     Ingress shop/web 1700000000 *.b.test=1800000001 a.test=1800000000\n\
-                    Gateway shop/edge 5 **.c.test=6\n\
+                    Gateway shop/edge 5 **.c.test=6 [2001:db8::1]=9\n\
                     VirtualService blog/web 7 *=8\n";
         let (claims, unread) = read(text);
         assert_eq!((claims.objects.len(), unread), (3, 0));

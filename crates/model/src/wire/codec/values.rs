@@ -241,10 +241,11 @@ pub(crate) fn optional_name() -> impl Item<Value = Option<Name>, Out = Option<Na
     )
 }
 
-/// A host pattern.
+/// A host pattern, in the one form that it has.
 pub(crate) fn host_pattern() -> impl Item<Value = Host, Out = Host> {
     text_as(Host::as_str, |it| {
-        Host::parse(it).map_err(|_| WireError::Invalid("host"))
+        let host = Host::of_name(it).ok().filter(|host| host.as_str() == it);
+        host.ok_or(WireError::Invalid("host"))
     })
 }
 

@@ -44,8 +44,13 @@ message! {
         1 direction: choice::<CaptureDirection>("direction of a capture");
         /// Inbound: 0 plain text only, 1 mutual TLS of the mesh or plain text, 2 mutual TLS only.
         2 mutual: choice::<MutualTls>("mutual TLS of a capture");
+        /// First bytes are looked at only where the address that was meant is a host of routes, or
+        /// where no stream route takes the connection; all others are bytes.
+        3 detects_hosts: boolean();
     } => match (direction, mutual) {
-        (CaptureDirection::Inbound, _) | (_, MutualTls::None) => Capture { direction, mutual },
+        (CaptureDirection::Inbound, _) | (_, MutualTls::None) => {
+            Capture { direction, mutual, detects_hosts }
+        }
         _ => return Err(WireError::Invalid("mutual TLS of a capture")),
     }
 }

@@ -235,6 +235,9 @@ message! {
         /// 0 for none.
         8 idle_timeout as idle_timeout_ms: milliseconds();
         9 connect_timeout as connect_timeout_ms: positive("connect timeout");
+        /// Stream routes of the listener without names, with destinations and of a lower rank go
+        /// before it; 0 for none.
+        10 behind: uint64();
     } => {
         if upstreams.iter().any(|share: &WeightedUpstream| share.headers.is_some()) {
             return Err(WireError::Invalid("change of headers"));
@@ -245,6 +248,7 @@ message! {
             sources: sources.into(),
             destinations: destinations.into(),
             rank,
+            behind,
             terminate,
             upstreams: upstreams.into(),
             idle_timeout,

@@ -196,6 +196,7 @@ pub(super) fn captured() -> Listener {
         capture: Some(Capture {
             direction: CaptureDirection::Inbound,
             mutual: MutualTls::Permissive,
+            detects_hosts: true,
         }),
     }
 }
@@ -226,6 +227,7 @@ pub(super) fn stream_route() -> StreamRoute {
         ]
         .into(),
         rank: 3,
+        behind: 2,
         terminate: true,
         upstreams: [half("ns/db:5432"), half("ns/spare:5432")].into(),
         idle_timeout: Duration::from_secs(3_600),

@@ -3,24 +3,33 @@
 use std::sync::Arc;
 
 use super::{
-    Belongs, CertificateWish, Desk, Effect, Entry, Task, TaskStep, TroubleNotice, Wait, domains_of,
+    Belongs, CertificateWish, Desk, Effect, Entry, Task, TaskStep, TroubleNotice, VISITS_MAX, Wait,
     share_of,
 };
-use crate::acme::{AcmeIssuer, HeldCertificate, Millis, Order, OrderStage, renewal};
+use crate::acme::directory::AuthorityState;
+use crate::acme::turns::namespace_of;
+use crate::acme::{AcmeIssuer, HeldCertificate, Millis, Order, OrderStage, SpentBudget, renewal};
 
 impl Desk {
     /// Lets a certificate wait where it belongs now.
     pub(super) fn settle(&mut self, id: &Arc<str>, now: Millis) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let is_running = |entry: &Entry| matches!(entry.state, Wait::Running(_));
-        if self.certificates.get(id).is_none_or(is_running) {
-            return effects;
+        self.visits += 1;
+        let entry = self.certificates.get(id);
+        if entry.is_some_and(|entry| !matches!(entry.state, Wait::Running(_))) {
+            self.drop_stale(id, &mut effects);
+            self.begin(id, now);
+            self.release(id, now);
+            self.put_in_line(id, now);
         }
-        self.drop_stale(id, &mut effects);
-        self.begin(id, now);
-        self.release(id);
+        self.count(id);
+        effects
+    }
+
+    /// Puts a certificate into the line that it belongs into, or lets it wait for a moment.
+    fn put_in_line(&mut self, id: &Arc<str>, now: Millis) {
         let Some(entry) = self.certificates.get(id) else {
-            return effects;
+            return;
         };
         let (belongs, has_failed) = (self.belongs(entry, id, now), has_failed(entry));
         let mut state = Wait::Idle;
@@ -33,15 +42,17 @@ impl Desk {
             Belongs::Nowhere => None,
             Belongs::Timer(moment) => Some(moment),
             Belongs::Proofs => {
-                self.proofs.line.push(waiting, has_failed);
+                self.proofs.push(waiting, has_failed);
                 None
             }
             Belongs::Placing(url) => {
-                self.authority(&url).placing.push(waiting, has_failed);
+                let push = |it: &mut AuthorityState| it.placing.push(waiting, has_failed, 0);
+                self.authorities.change(&url, now, push);
                 None
             }
             Belongs::Steps(url) => {
-                self.authority(&url).steps.line.push(waiting, has_failed);
+                let push = |it: &mut AuthorityState| it.steps.push(waiting, has_failed);
+                self.authorities.change(&url, now, push);
                 None
             }
         };
@@ -51,12 +62,7 @@ impl Desk {
                 self.timers.remove(&(before, id.clone()));
             }
             self.timers.extend(timer.map(|moment| (moment, id.clone())));
-            // What is there stays with whoever runs the desk.
-            if entry.wish.is_none() && entry.held.is_none() && entry.order.is_none() {
-                self.certificates.remove(id);
-            }
         }
-        effects
     }
 
     /// Drops an order that nobody wants as it is.
@@ -70,7 +76,7 @@ impl Desk {
                 |wish: &CertificateWish| wish.names == order.names && wish.issuer == order.issuer;
             order.stage == OrderStage::Leaving || wish.is_some_and(is_same)
         };
-        if entry.order.as_ref().is_none_or(is_wanted) {
+        if entry.order.as_deref().is_none_or(is_wanted) {
             return;
         }
         entry.end_order(id, effects);
@@ -80,7 +86,7 @@ impl Desk {
     }
 
     /// Takes an order that is not open any more out of the count of its authority.
-    fn release(&mut self, id: &str) {
+    fn release(&mut self, id: &str, now: Millis) {
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
         };
@@ -89,8 +95,8 @@ impl Desk {
             return;
         }
         if let Some(url) = entry.counted.take() {
-            let authority = self.authority(&url);
-            authority.open = authority.open.saturating_sub(1);
+            let release = |it: &mut AuthorityState| it.open = it.open.saturating_sub(1);
+            self.authorities.change(&url, now, release);
         }
     }
 
@@ -114,7 +120,7 @@ impl Desk {
         }
         // An authority that names a window takes a renewal for one.
         let replaced = fitting.filter(|_| entry.window.is_some());
-        entry.order = Some(Order {
+        entry.order = Some(Box::new(Order {
             id: id.clone(),
             names: wish.names.clone(),
             issuer: wish.issuer.clone(),
@@ -126,14 +132,15 @@ impl Desk {
             not_before: Millis::MIN,
             placed_at: 0,
             records: Vec::new(),
-        });
+            spent: None,
+        }));
         entry.is_changed = false;
         entry.is_kept = false;
     }
 
     fn belongs(&self, entry: &Entry, id: &str, now: Millis) -> Belongs {
         // Whatever becomes of the wish, nothing stays behind.
-        if entry.order.as_ref().is_some_and(Order::is_to_clean) {
+        if entry.order.as_deref().is_some_and(Order::is_to_clean) {
             return match entry.sweep_at > now {
                 true => Belongs::Timer(entry.sweep_at),
                 false => Belongs::Proofs,
@@ -148,7 +155,8 @@ impl Desk {
                 return Belongs::Timer(order.not_before);
             }
             return match &order.stage {
-                OrderStage::Proving => Belongs::Proofs,
+                // The names are asked, and no authority.
+                OrderStage::Proving | OrderStage::Answering(_) => Belongs::Proofs,
                 OrderStage::Placing => Belongs::Placing(order.directory.clone()),
                 _ => Belongs::Steps(order.directory.clone()),
             };
@@ -164,49 +172,46 @@ impl Desk {
         }
     }
 
-    /// The next step that there is a place for.
+    /// The next step that there is a place for, among as many that wait as one turn may look at:
+    /// some cannot have theirs yet, or do not wait there any more.
     pub(super) fn pop(&mut self, now: Millis, effects: &mut Vec<Effect>) -> Option<Task> {
-        while let Some((id, ticket)) = self.proofs.pop() {
+        for _ in 0..VISITS_MAX {
+            let Some((id, ticket)) = self.proofs.pop() else {
+                break;
+            };
             if let Some(has_failed) = self.has_turn(&id, ticket) {
-                self.proofs.take(has_failed);
-                let order = self.certificates.get(&id).and_then(|it| it.order.as_ref());
-                let step = match order.is_some_and(Order::is_to_clean) {
-                    true => TaskStep::Clean,
-                    false => TaskStep::Prove,
+                self.proofs.take(&id, has_failed);
+                let order = self.certificates.get(&id);
+                let step = match order.and_then(|it| it.order.as_deref()) {
+                    Some(order) if order.is_to_clean() => TaskStep::Clean,
+                    Some(order) if order.is_answering() => TaskStep::Answer,
+                    _ => TaskStep::Prove,
                 };
                 return self.task(&id, step);
             }
         }
-        let urls: Vec<Box<str>> = self.authorities.keys().cloned().collect();
-        for url in urls {
-            if self.authority(&url).not_before > now {
+        let open_max = self.bounds.open_max;
+        for _ in 0..VISITS_MAX {
+            let url = self.authorities.ready(now)?;
+            let pop = |it: &mut AuthorityState| it.pop(open_max, now);
+            let ((id, ticket), is_placing) = self.authorities.change(&url, now, pop)?;
+            let Some(has_failed) = self.has_turn(&id, ticket) else {
                 continue;
-            }
-            while let Some((id, ticket)) = self.authority(&url).steps.pop() {
-                let Some(has_failed) = self.has_turn(&id, ticket) else {
-                    continue;
-                };
-                if let Some(task) = self.step(&id) {
-                    self.authority(&url).steps.take(has_failed);
-                    return Some(task);
-                }
-            }
-            let open_max = self.bounds.open_max;
-            while let Some((id, ticket)) = self.authority(&url).pop_placing(open_max, now) {
-                let Some(has_failed) = self.has_turn(&id, ticket) else {
-                    continue;
-                };
-                if !self.place(&id, now, effects) {
-                    continue;
-                }
-                let authority = self.authority(&url);
-                authority.steps.take(has_failed);
-                authority.budget.spend(now);
-                authority.open += 1;
+            };
+            if is_placing && self.place(&id, now, effects) {
+                self.authorities.change(&url, now, |it| {
+                    it.steps.take(&id, has_failed);
+                    it.open += 1;
+                });
                 if let Some(entry) = self.certificates.get_mut(&id) {
                     entry.counted = Some(url);
                 }
                 return self.task(&id, TaskStep::Place);
+            }
+            if !is_placing && let Some(task) = self.step(&id, &url) {
+                let take = |it: &mut AuthorityState| it.steps.take(&id, has_failed);
+                self.authorities.change(&url, now, take);
+                return Some(task);
             }
         }
         None
@@ -215,48 +220,69 @@ impl Desk {
     /// Whether a certificate still waits with this number, and whether it failed before.
     fn has_turn(&self, id: &str, ticket: u64) -> Option<bool> {
         let entry = self.certificates.get(id)?;
-        (entry.state == Wait::Queued(ticket)).then(|| has_failed(entry))
+        let is_its = entry.state == Wait::Queued(ticket);
+        // One whose issuer has just gone is looked at soon, like all of that issuer.
+        (is_its && self.can_go_on(entry)).then(|| has_failed(entry))
     }
 
-    /// Notes that an order is placed, unless a registered domain has had its share.
+    /// Whether there is an issuer to go on by, or nothing to do but to remove records.
+    fn can_go_on(&self, entry: &Entry) -> bool {
+        let is_to_clean = entry.order.as_deref().is_some_and(Order::is_to_clean);
+        let wish = entry.wish.as_ref();
+        is_to_clean || wish.is_some_and(|wish| self.issuers.contains_key(&wish.issuer))
+    }
+
+    /// Notes that an order is placed, unless a registered domain has had its share, or it is the
+    /// turn of another namespace there.
     fn place(&mut self, id: &Arc<str>, now: Millis, effects: &mut Vec<Effect>) -> bool {
-        let order = self.certificates.get(id).and_then(|it| it.order.as_ref());
+        let order = self.certificates.get(id).and_then(|it| it.order.as_deref());
         let Some(order) = order else {
             return false;
         };
-        let (names, is_counted) = (order.names.clone(), order.replaces.is_none());
-        let domains = domains_of(&names);
-        let budgets = domains
-            .iter()
-            .map(|it| (self.domain_budget(it).free_at(), it));
-        let last = budgets
-            .max()
-            .filter(|(free_at, _)| is_counted && *free_at > now);
+        let (names, url) = (order.names.clone(), order.directory.clone());
+        let is_counted = order.replaces.is_none();
+        // What is kept of a tenant's own authorities is no more than a tenant could ask for.
+        let issuer = self.issuers.get(&order.issuer);
+        let is_kept = issuer.is_some_and(|issuer| !issuer.is_tenants);
+        let namespace = namespace_of(id);
+        let spent = self.authorities.change(&url, now, |it| {
+            let wait = is_counted.then(|| it.domains.wait(&names, namespace, now));
+            match wait.flatten() {
+                Some(wait) => Err(wait),
+                None => Ok(it.spend((&names[..], is_counted), namespace, now)),
+            }
+        });
         let Some(entry) = self.certificates.get_mut(id) else {
             return false;
         };
         let Some(order) = &mut entry.order else {
             return false;
         };
-        if let Some((free_at, domain)) = last {
-            order.not_before = free_at;
-            entry.state = Wait::Idle;
-            entry.is_told = true;
-            effects.push(Effect::Tell(id.clone(), Some(out_of_budget(domain))));
-            effects.extend(self.settle(id, now));
-            return false;
-        }
+        let spent = match spent {
+            Ok(spent) => spent,
+            Err((free_at, domain)) => {
+                order.not_before = free_at;
+                entry.state = Wait::Idle;
+                entry.is_told = true;
+                effects.push(Effect::Tell(id.clone(), Some(out_of_budget(&domain))));
+                effects.extend(self.settle(id, now));
+                return false;
+            }
+        };
         order.placed_at = now;
+        order.spent = is_kept.then(|| {
+            Arc::new(SpentBudget {
+                directory: url,
+                ..spent
+            })
+        });
         entry.is_changed = true;
         entry.is_found = false;
-        if is_counted {
-            self.spend_domains(&names, now);
-        }
         true
     }
 
-    /// The step that a placed order, or a certificate, is at.
-    fn step(&mut self, id: &Arc<str>) -> Option<Task> {
+    /// The step that a placed order, or a certificate, is at, where it is one for this authority.
+    fn step(&mut self, id: &Arc<str>, url: &str) -> Option<Task> {
         let entry = self.certificates.get(id)?;
         let step = match (&entry.order, &entry.held) {
             (Some(order), _) => match &order.stage {
@@ -272,7 +298,9 @@ impl Desk {
             (None, Some(held)) => {
                 let issuer = entry.wish.as_ref().map(|wish| &wish.issuer);
                 let issuer = issuer.and_then(|name| self.issuers.get(name))?;
-                TaskStep::Window(window_directory(held, issuer)?, held.ari.clone()?)
+                // One whose issuer has just changed is looked at soon, like all of that issuer.
+                let directory = window_directory(held, issuer).filter(|it| **it == *url)?;
+                TaskStep::Window(directory, held.ari.clone()?)
             }
             (None, None) => return None,
         };
@@ -283,6 +311,7 @@ impl Desk {
         self.tickets += 1;
         let ticket = self.tickets;
         let entry = self.certificates.get_mut(id)?;
+        let has_failed = has_failed(entry);
         entry.state = Wait::Running(ticket);
         let is_seen = !matches!(
             step,
@@ -290,13 +319,19 @@ impl Desk {
         );
         let keep = is_seen && std::mem::take(&mut entry.is_changed);
         entry.is_kept |= keep;
+        let order = entry.order.clone();
+        // It goes with one step.
+        if let Some(order) = &mut entry.order {
+            order.spent = None;
+        }
         Some(Task {
             id: id.clone(),
             ticket,
             step,
-            order: entry.order.clone().map(Box::new),
+            order,
             keep,
-            has_failed: has_failed(entry),
+            is_renewal: entry.held.is_some(),
+            has_failed,
         })
     }
 }
@@ -305,11 +340,11 @@ impl Entry {
     /// Ends the order. One with records of DNS stays until they are removed.
     pub(super) fn end_order(&mut self, id: &Arc<str>, effects: &mut Vec<Effect>) {
         self.is_changed = false;
-        self.is_kept = self.order.as_ref().is_some_and(Order::is_set);
+        self.is_kept = self.order.as_deref().is_some_and(Order::is_set);
         match &mut self.order {
             Some(order) if self.is_kept => {
                 order.leave();
-                effects.push(Effect::Keep(Box::new(order.clone())));
+                effects.push(Effect::Keep(order.clone()));
             }
             _ => {
                 self.order = None;
@@ -337,7 +372,8 @@ fn window_directory(held: &HeldCertificate, issuer: &AcmeIssuer) -> Option<Box<s
 fn out_of_budget(domain: &str) -> TroubleNotice {
     TroubleNotice {
         message: format!(
-            "is not ordered yet: {domain} has had as many certificates as it may have in a week"
+            "is not ordered yet: {domain} has had as many certificates as it may have in a week, \
+             or others wait for it too"
         ),
         remedy: "wait, use fewer certificates of more names, or raise --acme-orders-per-domain \
                  where the authority allows more"

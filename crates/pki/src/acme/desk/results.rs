@@ -71,9 +71,10 @@ impl Desk {
         result: Result<StepOutcome, StepTrouble>,
         now: Millis,
     ) -> Vec<Effect> {
+        // Before anything is to be waited for by the new time.
+        let mut effects = self.note_time(now);
         self.give_back(task, &result, now);
         let id = &task.id;
-        let mut effects = Vec::new();
         let Some(entry) = self.certificates.get_mut(id) else {
             return effects;
         };
@@ -92,25 +93,28 @@ impl Desk {
     /// Gives the place of a step back, and notes how it is with the authority.
     fn give_back(&mut self, task: &Task, result: &Result<StepOutcome, StepTrouble>, now: Millis) {
         let url = match &task.step {
-            TaskStep::Prove | TaskStep::Clean => return self.proofs.give_back(task.has_failed),
+            TaskStep::Prove | TaskStep::Answer | TaskStep::Clean => {
+                return self.proofs.give_back(&task.id, task.has_failed);
+            }
             TaskStep::Window(url, _) => Some(url.clone()),
             _ => task.order.as_ref().map(|order| order.directory.clone()),
         };
         let Some(url) = url else { return };
         let random = self.random();
-        let authority = self.authority(&url);
-        authority.steps.give_back(task.has_failed);
-        match result {
-            // One trouble of many steps at a time is one.
-            Err(StepTrouble::Unreachable(_, again)) if authority.not_before <= now => {
-                let again = Duration::from_millis((*again).clamp(0, AGAIN_MAX).unsigned_abs());
-                let wait = AUTHORITY_WAITS.after(authority.troubles, again, random);
-                authority.troubles = authority.troubles.saturating_add(1);
-                authority.not_before = now.saturating_add(millis(wait));
+        self.authorities.change(&url, now, |authority| {
+            authority.steps.give_back(&task.id, task.has_failed);
+            match result {
+                // One trouble of many steps at a time is one.
+                Err(StepTrouble::Unreachable(_, again)) if authority.not_before <= now => {
+                    let again = Duration::from_millis((*again).clamp(0, AGAIN_MAX).unsigned_abs());
+                    let wait = AUTHORITY_WAITS.after(authority.troubles, again, random);
+                    authority.troubles = authority.troubles.saturating_add(1);
+                    authority.not_before = now.saturating_add(millis(wait));
+                }
+                Ok(_) => authority.troubles = 0,
+                _ => {}
             }
-            Ok(_) if task.step != TaskStep::Answer => authority.troubles = 0,
-            _ => {}
-        }
+        });
     }
 
     fn advance(
@@ -123,13 +127,15 @@ impl Desk {
         if let StepOutcome::Cleaned = outcome {
             return self.let_go(id, effects);
         }
+        let look_max = self.bounds.look_max;
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
         };
         if let StepOutcome::Window(window) = outcome {
-            let next = window.map(|window| window.next_look(now));
+            let next = window.map(|window| window.next_look(now, look_max));
             entry.window = window.or(entry.window);
-            entry.look_at = next.unwrap_or_else(|| now.saturating_add(WINDOW_WAIT));
+            let later = now.saturating_add(WINDOW_WAIT.min(look_max));
+            entry.look_at = next.unwrap_or(later);
             return;
         }
         let Some(order) = &mut entry.order else {
@@ -147,7 +153,7 @@ impl Desk {
                 (None, None) => HOUR,
                 _ => DAY,
             };
-            entry.look_at = now.saturating_add(pause);
+            entry.look_at = now.saturating_add(pause.min(look_max));
             entry.is_told = false;
             entry.end_order(id, effects);
             effects.push(Effect::Tell(id.clone(), None));
@@ -175,14 +181,15 @@ impl Desk {
             entry.end_order(id, effects);
         } else if entry.is_kept {
             entry.is_changed = false;
-            effects.push(Effect::Keep(Box::new(order.clone())));
+            effects.push(Effect::Keep(order.clone()));
         }
     }
 
     /// Chooses the authority of an order that is to be placed: the first that is not in trouble,
     /// behind those that have refused it.
     fn choose(&mut self, id: &Arc<str>, now: Millis) {
-        let Some(order) = self.certificates.get(id).and_then(|it| it.order.as_ref()) else {
+        let order = self.certificates.get(id).and_then(|it| it.order.as_deref());
+        let Some(order) = order else {
             return;
         };
         let Some(issuer) = self.issuers.get(&order.issuer) else {
@@ -211,29 +218,26 @@ impl Desk {
 
     fn fail(&mut self, task: &Task, trouble: StepTrouble, now: Millis, effects: &mut Vec<Effect>) {
         let random = self.random();
-        if let (StepTrouble::Unreachable(..), TaskStep::Place) = (&trouble, &task.step)
-            && let Some(order) = &task.order
-        {
-            self.give_back_placing(order);
+        let is_unheard = matches!(
+            trouble,
+            StepTrouble::Unreachable(..) | StepTrouble::Local(_)
+        );
+        if let (true, TaskStep::Place, Some(order)) = (is_unheard, &task.step, &task.order) {
+            self.give_back_placing(order, now);
         }
-        let id = &task.id;
+        let (id, look_max) = (&task.id, self.bounds.look_max);
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
         };
         if let TaskStep::Window(..) = task.step {
-            entry.look_at = now.saturating_add(WINDOW_WAIT);
+            entry.look_at = now.saturating_add(WINDOW_WAIT.min(look_max));
             return;
         }
         let Some(order) = &mut entry.order else {
             return;
         };
         if task.step == TaskStep::Clean {
-            let wait = PROOF_WAITS.after(entry.sweeps, Duration::ZERO, random);
-            entry.sweeps += 1;
-            entry.sweep_at = now.saturating_add(millis(wait));
-            if entry.sweeps == SWEEPS_MAX {
-                self.let_go(id, effects);
-            }
+            self.fail_cleaning(id, random, now, effects);
             return;
         }
         let issuer = self.issuers.get(&order.issuer);
@@ -252,6 +256,12 @@ impl Desk {
             }
             StepTrouble::Refused(_) => order.refuse(0, count, random, now),
             StepTrouble::Limited(_, again) => order.refuse(again, count, random, now),
+            // Unlike for other steps, no authority is left alone for it.
+            StepTrouble::Unreachable(_, again)
+                if matches!(task.step, TaskStep::Prove | TaskStep::Answer) =>
+            {
+                order.put_off(again, random, now);
+            }
             StepTrouble::Unreachable(..) => {
                 if order.is_movable() && (task.step == TaskStep::Place || is_lasting && count > 1) {
                     order.stage = OrderStage::Placing;
@@ -264,13 +274,32 @@ impl Desk {
         if is_over && (entry.is_kept || task.step == TaskStep::Place) {
             entry.is_kept = true;
             entry.is_changed = false;
-            effects.push(Effect::Keep(Box::new(order.clone())));
+            effects.push(Effect::Keep(order.clone()));
         }
         let is_placed_again = matches!(order.stage, OrderStage::Placing);
         entry.is_told = true;
         effects.push(Effect::Tell(id.clone(), Some(notice)));
         if is_placed_again {
             self.choose(id, now);
+        }
+    }
+
+    /// Lets records stand that could not be removed, until they are tried again.
+    fn fail_cleaning(
+        &mut self,
+        id: &Arc<str>,
+        random: u32,
+        now: Millis,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        let wait = PROOF_WAITS.after(entry.sweeps, Duration::ZERO, random);
+        entry.sweeps += 1;
+        entry.sweep_at = now.saturating_add(millis(wait));
+        if entry.sweeps == SWEEPS_MAX {
+            self.let_go(id, effects);
         }
     }
 }
@@ -343,6 +372,18 @@ impl Order {
         self.tried = 0;
         let again = Duration::from_millis(again.clamp(0, AGAIN_MAX).unsigned_abs());
         self.fail(REFUSAL_WAITS.after(self.failures, again, random), now);
+    }
+
+    /// Waits since something cannot be reached that is asked before the authority is. One that is
+    /// placed stays so, but not for ever.
+    fn put_off(&mut self, again: Millis, random: u32, now: Millis) {
+        let again = Duration::from_millis(again.clamp(0, AGAIN_MAX).unsigned_abs());
+        let wait = PROOF_WAITS.after(self.failures, again, random);
+        let is_young = now.saturating_sub(self.placed_at) <= ORDER_LIFE;
+        match self.is_answering() && is_young {
+            true => self.not_before = now.saturating_add(millis(wait.max(LOCAL_WAIT))),
+            false => self.fail(wait, now),
+        }
     }
 
     /// Whether a refusal may say no more than that nobody answered for a moment.

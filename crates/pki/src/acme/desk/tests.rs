@@ -1,5 +1,9 @@
 //! Years of luck and bad luck in seconds: a desk, authorities that are made up, and crashes.
 
+mod faults;
+mod many;
+mod shares;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -909,4 +913,36 @@ fn a_record_that_is_not_seen_yet_is_waited_for_with_the_same_order() {
     sim.run_for(2 * MINUTE);
     assert_eq!((sim.stored.len(), sim.orders.len()), (1, 1));
     assert!(sim.zone.is_empty());
+}
+
+#[test]
+fn windows_are_looked_at_as_often_as_settings_say_and_renewals_are_counted() {
+    let bounds = Bounds {
+        look_max: 10 * SECOND,
+        orders_per_authority: 5,
+        ..Bounds::default()
+    };
+    let mut sim = Sim::new(bounds, 5);
+    for number in 0..5 {
+        sim.want(&format!("{number}.example"));
+    }
+    // The authority says that it wants none of them renewed, and to be asked in six hours.
+    let window = |start| RenewalWindow {
+        start,
+        end: start + MINUTE,
+        look_again: 6 * HOUR,
+    };
+    sim.window = Some(window(START + 80 * DAY));
+    sim.run_for(5 * MINUTE);
+    assert_eq!(sim.orders.len(), 5);
+    assert_eq!(sim.desk.counts().renewing, 0);
+    // From one moment to the next it wants all of them renewed at once.
+    sim.window = Some(window(START - HOUR));
+    sim.run_for(20 * SECOND);
+    let counts = sim.desk.counts();
+    assert_eq!((counts.held, counts.renewing), (5, 5), "no budget");
+    sim.window = Some(window(sim.now + 80 * DAY));
+    sim.run_for(4 * HOUR);
+    assert_eq!(sim.orders.len(), 10);
+    assert_eq!(sim.desk.counts().renewing, 0);
 }

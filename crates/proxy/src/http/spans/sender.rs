@@ -58,6 +58,7 @@ impl Spans {
                 LocalSet::new().block_on(&runtime, async move {
                     myriad_base::task::spawn_local("deadlines", deadline::run());
                     let worker = Rc::new(Worker::new(Rc::new(local()), tables, Spans::default()));
+                    myriad_base::task::spawn_local("turns", worker.clone().give_turns());
                     send_all(&worker, inbox).await;
                 });
             })?;

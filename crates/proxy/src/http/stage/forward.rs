@@ -194,8 +194,7 @@ fn write_to(
     serving: &Serving<'_>,
 ) -> Result<Box<Forward>, FailureKind> {
     let Scene { tables, visit, .. } = *scene;
-    let Serving { worker, account } = serving;
-    let TakenRoute { entry, route } = taken;
+    let (Serving { worker, account }, TakenRoute { entry, route }) = (serving, taken);
     let policy = &**route.policy;
     let Picked {
         share,
@@ -254,6 +253,7 @@ fn write_to(
         told_on_success: 0,
         is_copied: Cell::new(false),
         is_copy: false,
+        turn: Cell::default(),
     }))
 }
 

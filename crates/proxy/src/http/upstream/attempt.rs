@@ -131,6 +131,21 @@ impl Attempt<'_> {
         }
     }
 
+    /// Ready once an answer may be read: at once, unless its upstream's namespace has had its turn.
+    pub fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+        let turns = &self.worker.local.fairness.answers;
+        let mut wait = self.plan.turn.take();
+        let polled = turns.poll_turn(self.plan.upstream.owner, &mut wait, context);
+        self.plan.turn.set(wait);
+        polled
+    }
+
+    /// Takes note of the head of an answer.
+    pub fn spend_head(&self, bytes: usize) {
+        let turns = &self.worker.local.fairness.answers;
+        turns.spend_head(self.plan.upstream.owner, bytes);
+    }
+
     /// Tells the client's end how much is held for the request, with what has come of the response,
     /// and how much there may be below that. What is too much already is not kept in case it has
     /// to be sent again.

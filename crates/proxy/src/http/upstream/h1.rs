@@ -208,6 +208,12 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         context: &mut Context<'_>,
         waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
+        if self.poll_turn(context).is_pending() {
+            if *waits == ExchangeWait::Nothing {
+                *waits = ExchangeWait::EndpointRead;
+            }
+            return Ok(false);
+        }
         let mut moves = false;
         while matches!(self.response, Response::Head(_) | Response::Body(_)) {
             if !self.peer.has_room() {
@@ -233,6 +239,15 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             }
         }
         Ok(moves)
+    }
+
+    /// Ready unless something of a head is there, and the upstream's namespace has had its turn.
+    fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+        let is_head = matches!(self.response, Response::Head(_)) && self.peer.has_room();
+        if !is_head || !self.connection.stream.may_have_input() {
+            return Poll::Ready(());
+        }
+        self.around.poll_turn(context)
     }
 
     /// Makes use of what was read; false where more is needed first.
@@ -271,6 +286,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         };
         let bytes = incoming.filled().get(..length).unwrap_or_default();
         let local = &self.around.worker.local;
+        self.around.spend_head(length);
         let head = response::parse(bytes, &local.limits);
         let head = head.map_err(|it| local.counts.malformed(it, FailureKind::BadResponse))?;
         let plan = self.around.plan;

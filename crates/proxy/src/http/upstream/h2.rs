@@ -52,7 +52,8 @@ enum Response {
     /// The request has not begun.
     Unasked,
     Head(ResponseFuture),
-    /// The head has come, and the client's end has no room for it. Boxed, because it is rare.
+    /// The head has come, and the client's end has no room for it, or it has to wait for its turn.
+    /// Boxed, because it is rare.
     Waiting(Box<(http::response::Parts, Intake)>),
     Body(Intake),
     /// The stream carries another protocol.
@@ -316,7 +317,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             }
             let polled = match &mut self.response {
                 Response::Head(_) => self.poll_head(context)?,
-                Response::Waiting(_) => self.answer()?,
+                Response::Waiting(_) => self.answer(context)?,
                 Response::Body(_) => self.poll_body(context)?,
                 Response::Unasked | Response::Carried(_) | Response::Done | Response::Refused => {
                     break;
@@ -350,14 +351,22 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             Poll::Ready(Err(error)) => Err(self.failed(&error)),
             Poll::Ready(Ok(response)) => {
                 let (parts, body) = response.into_parts();
-                self.answered(parts, Intake::new(body))?;
+                let body = Intake::new(body);
+                if self.around.poll_turn(context).is_pending() {
+                    self.response = Response::Waiting(Box::new((parts, body)));
+                    return Ok(Poll::Pending);
+                }
+                self.answered(parts, body)?;
                 Ok(Poll::Ready(()))
             }
         }
     }
 
-    /// Begins the response that has waited for room.
-    fn answer(&mut self) -> Result<Poll<()>, Failure> {
+    /// Begins the response that has waited for room, or for its turn.
+    fn answer(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Failure> {
+        if self.around.poll_turn(context).is_pending() {
+            return Ok(Poll::Pending);
+        }
         match std::mem::replace(&mut self.response, Response::Done) {
             Response::Waiting(waiting) => {
                 let (parts, body) = *waiting;
@@ -369,6 +378,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     }
 
     fn answered(&mut self, mut parts: http::response::Parts, body: Intake) -> Result<(), Failure> {
+        let fields = parts.headers.iter();
+        let bytes = fields.map(|(name, value)| name.as_str().len() + value.len());
+        self.around.spend_head(bytes.sum());
         if self.around.plan.is_upgrade && parts.status.is_success() {
             return self.carry(&mut parts.headers, body);
         }

@@ -2,6 +2,7 @@
 //!
 //! A copy is an exchange like any other, with a client that reads everything and keeps nothing.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,6 +170,7 @@ fn copy_of(
         page_question: None,
         is_copied: true.into(),
         is_copy: true,
+        turn: Cell::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! They are exchanges like any other, over the connections that all exchanges use, with a client
 //! that keeps the answer.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -106,6 +107,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         page_question: None,
         is_copied: true.into(),
         is_copy: true,
+        turn: Cell::default(),
     })
 }
 

@@ -69,6 +69,7 @@ fn value(kind: Kind, content: u8) -> Value {
             sources: Box::default(),
             destinations: Box::default(),
             rank: u64::from(content % 3),
+            behind: 0,
             terminate: false,
             upstreams: Box::default(),
             idle_timeout: Duration::ZERO,

@@ -23,6 +23,7 @@ fn stream_route(hosts: &[&str], edit: impl FnOnce(&mut StreamRoute)) -> Value {
         sources: Box::default(),
         destinations: Box::default(),
         rank: 1,
+        behind: 0,
         terminate: false,
         upstreams: Box::default(),
         idle_timeout: Duration::ZERO,
@@ -138,6 +139,41 @@ fn rank_decides_then_addresses_and_a_mapped_address_is_its_own() {
     assert_eq!(at("10.1.2.3"), "near");
     assert_eq!(at("::ffff:10.1.2.3"), "near");
     assert_eq!(at("192.0.2.9"), "far");
+}
+
+#[test]
+fn a_name_that_stands_behind_leaves_connections_to_addresses_of_a_lower_rank() {
+    let at = |rank: u64, block: &str| {
+        let block: IpNet = block.parse().unwrap();
+        stream_route(&[], move |it| {
+            it.destinations = [block].into();
+            it.rank = rank;
+        })
+    };
+    let named = |behind: u64| {
+        stream_route(&["a.example"], move |it| {
+            it.rank = 9;
+            it.behind = behind;
+        })
+    };
+    // One without addresses is for whatever is left, however low its rank is.
+    let all = || stream_route(&[], |it| it.rank = 0);
+    // Connections are to 192.0.2.1.
+    for (behind, rank, block, taken_by) in [
+        (0, 4, "192.0.2.0/24", "named"),
+        (5, 4, "192.0.2.0/24", "addressed"),
+        (5, 5, "192.0.2.0/24", "named"),
+        (5, 4, "192.0.2.2/32", "named"),
+    ] {
+        let tables = tables(vec![
+            ("named", named(behind)),
+            ("addressed", at(rank, block)),
+            ("all", all()),
+        ]);
+        let taker = found(&tables, "https", Some("a.example"), false);
+        assert_eq!(taker, taken_by, "{behind} {rank} {block}");
+        assert_eq!(found(&tables, "other", Some("a.example"), false), "-");
+    }
 }
 
 #[test]

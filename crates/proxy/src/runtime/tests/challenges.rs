@@ -15,7 +15,7 @@ const PATH: &str = "/.well-known/acme-challenge";
 
 fn answer(host: &str, form: ChallengeForm, token: &str) -> Value {
     Value::ChallengeAnswer(Box::new(ChallengeAnswer {
-        host: Host::parse(host).unwrap(),
+        host: Host::of_name(host).unwrap(),
         form,
         token: token.into(),
         text: format!("{token}.thumbprint").into(),
@@ -56,6 +56,13 @@ async fn a_token_of_ours_is_answered_before_anything_and_others_by_the_routes_of
         .ask(&get("new.example", &format!("{PATH}/tok-2")))
         .await;
     assert!(told.ends_with("tok-2.thumbprint"), "{told}");
+
+    // So has an address of IPv6, in whatever form a client writes it.
+    world.put("v6", answer("2001:db8::7", ChallengeForm::Http, "tok-6"));
+    for host in ["[2001:db8::7]", "[2001:DB8:0::7]:8080"] {
+        let told = world.ask(&get(host, &format!("{PATH}/tok-6"))).await;
+        assert!(told.ends_with("tok-6.thumbprint"), "{host}: {told}");
+    }
 
     // The host, the token, the path and the method are those that were told of.
     for (host, path) in [

@@ -12,7 +12,11 @@ use crate::limits::SPARE;
 use crate::limits::table::ROWS;
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 15] = [
+    // In `demanded`.
+    "parked",
+    "parked_per_name",
+    "park_timeout",
     // In `silent`.
     "silent_bytes",
     "turn_timeout",

@@ -19,6 +19,7 @@ use super::world::{Backend, PATIENCE, World, route, with_policy};
 use crate::Limits;
 use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
+use crate::admission::turns::HandshakeTurns;
 use crate::codec::buffer::{BUFFER_BYTES, HEAD_BYTES, held_bytes};
 use crate::codec::frame::PREFACE;
 use crate::http::downstream::h1::{self, Start};
@@ -47,6 +48,7 @@ pub(super) fn worker(world: &World, limits: Limits) -> Rc<Worker> {
     let limits = Arc::new(limits);
     let local = Rc::new(Local {
         fairness: Fairness::new(&limits, &Arc::default()),
+        turns: HandshakeTurns::new(),
         room: Rc::new(ConnectionRoom::new(&limits, Arc::default())),
         limits,
         buckets: Arc::default(),

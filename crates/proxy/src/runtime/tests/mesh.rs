@@ -14,10 +14,12 @@ use myriad_model::{
     StreamRoute, Upstream, Value, WeightedUpstream,
 };
 use rustls::pki_types::ServerName;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
+use super::limits::counted;
 use super::streams;
 use super::world::{Backend, Client, World, route, trusting};
 use crate::{Limits, Settings};
@@ -70,6 +72,11 @@ fn is_inside(story: &str) -> bool {
 }
 
 fn world() -> World {
+    world_that_waits(Duration::from_millis(200))
+}
+
+/// One in which first bytes are waited for so long.
+fn world_that_waits(detection_timeout: Duration) -> World {
     let capture = |direction, address: &str| (direction, address.parse().unwrap());
     World::start_with(Settings {
         workers: 1,
@@ -78,7 +85,7 @@ fn world() -> World {
             capture(CaptureDirection::Inbound, INBOUND),
         ],
         limits: Limits {
-            detection_timeout: Duration::from_millis(200),
+            detection_timeout,
             stream_look: Duration::from_millis(20),
             stream_drain: Duration::from_millis(20),
             ..Limits::default()
@@ -98,7 +105,11 @@ fn listener(address: &str, protocol: ListenerProtocol, mutual: Option<MutualTls>
         tls: false,
         default_certificate: None,
         protocol,
-        capture: Some(Capture { direction, mutual }),
+        capture: Some(Capture {
+            direction,
+            mutual,
+            detects_hosts: false,
+        }),
     }))
 }
 
@@ -122,6 +133,7 @@ fn stream_route(listener: &str, hosts: &[&str], destination: &str, upstream: &st
         sources: Box::default(),
         destinations: [destination.parse().unwrap()].into(),
         rank: 1,
+        behind: 0,
         terminate: false,
         upstreams: [upstream].into(),
         idle_timeout: Duration::ZERO,
@@ -253,6 +265,153 @@ async fn a_captured_connection_belongs_to_the_nearest_listener() {
     );
     world.remove(myriad_model::Kind::Listener, "outbound/10.9.0.10:80");
     assert_eq!(ask("10.9.0.10:80", "b.example").await, said("200", "port"));
+    world.proxy.drain().await;
+}
+
+#[tokio::test]
+async fn a_stream_to_nobody_who_is_known_stays_whoever_comes_and_goes_at_its_port() {
+    if !is_inside("a_stream_to_nobody_who_is_known_stays_whoever_comes_and_goes_at_its_port") {
+        return;
+    }
+    let mut world = world();
+    let (any, port) = ("outbound/any:any", "outbound/any:25");
+    let tcp = ListenerProtocol::Tcp;
+    for upstream in ["elsewhere", "service"] {
+        world.put(upstream, original(Protocol::Http1));
+    }
+    for at in ["10.9.0.20:25", "10.9.0.21:25"] {
+        server_first(at).await;
+    }
+    let to_all = |listener| stream_route(listener, &[], "0.0.0.0/0", "elsewhere");
+    let to_service = || stream_route(port, &[], "10.9.0.21/32", "service");
+    world.put(any, listener("0.0.0.0:0", tcp, None));
+    world.put("all", to_all(any));
+    let mut strangers: Vec<Client<TcpStream>> = Vec::new();
+    for protocol in [tcp, ListenerProtocol::Detected] {
+        // Somebody comes with a Service at the port, and all connections to it are of his listener.
+        world.put(port, listener("0.0.0.0:25", protocol, None));
+        world.put("a service", to_service());
+        world.put("rest", to_all(port));
+        let mut undeclared = connect("10.9.0.20:25").await;
+        assert_eq!(undeclared.read_until("\n").await, "hello 127.0.0.6\n");
+        strangers.push(undeclared);
+        let mut led = connect("10.9.0.21:25").await;
+        assert_eq!(led.read_until("\n").await, "hello 127.0.0.6\n");
+        // He goes, and with him what he has led: it is looked at after the others.
+        world.remove(myriad_model::Kind::Listener, port);
+        world.remove(myriad_model::Kind::StreamRoute, "a service");
+        world.remove(myriad_model::Kind::StreamRoute, "rest");
+        assert_eq!(led.read_to_end().await, "");
+        for stream in &mut strangers {
+            stream.send("MAIL\r\n").await;
+            assert_eq!(stream.read_until("\n").await, "MAIL\r\n");
+        }
+    }
+    // Where nothing takes what is undeclared any more, they end.
+    world.remove(myriad_model::Kind::StreamRoute, "all");
+    for stream in &mut strangers {
+        assert_eq!(stream.read_to_end().await, "");
+    }
+    world.proxy.drain().await;
+}
+
+/// A client that has a port of its own, so that those of the system are left alone.
+async fn connect_from(port: u16, at: &str) -> Client<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([0; 4], port).into()).unwrap();
+    Client::new(socket.connect(address(at)).await.unwrap())
+}
+
+#[tokio::test]
+async fn where_no_port_is_free_for_an_endpoint_its_next_connection_waits_and_no_other_does() {
+    if !is_inside(
+        "where_no_port_is_free_for_an_endpoint_its_next_connection_waits_and_no_other_does",
+    ) {
+        return;
+    }
+    let mut world = world();
+    let any = "outbound/any:any";
+    world.put(any, listener("0.0.0.0:0", ListenerProtocol::Tcp, None));
+    world.put("elsewhere", original(Protocol::Http1));
+    world.put("all", stream_route(any, &[], "0.0.0.0/0", "elsewhere"));
+    for at in ["10.9.0.20:25", "10.9.0.21:25"] {
+        server_first(at).await;
+    }
+    // The system has one port to connect from, in this network.
+    let range = "/proc/sys/net/ipv4/ip_local_port_range";
+    std::fs::write(range, "40000 40000").unwrap();
+    let mut first = connect_from(50_001, "10.9.0.20:25").await;
+    assert_eq!(first.read_until("\n").await, "hello 127.0.0.6\n");
+    let mut second = connect_from(50_002, "10.9.0.20:25").await;
+    let crowded = "upstream_connections_total{event=\"crowded\"} 1\n";
+    world.counts(crowded).await;
+    let mut elsewhere = connect_from(50_003, "10.9.0.21:25").await;
+    assert_eq!(elsewhere.read_until("\n").await, "hello 127.0.0.6\n");
+    // One that breaks off keeps no port.
+    let linger = Some(Duration::ZERO);
+    SockRef::from(&first.stream).set_linger(linger).unwrap();
+    drop(first);
+    assert_eq!(second.read_until("\n").await, "hello 127.0.0.6\n");
+    world.proxy.drain().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_no_address_leads_to_fails_at_once_and_is_not_waited_for() {
+    if !is_inside("an_endpoint_that_no_address_leads_to_fails_at_once_and_is_not_waited_for") {
+        return;
+    }
+    let mut world = world();
+    for of in ["all", "lo"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{of}/disable_ipv6");
+        std::fs::write(path, "1").unwrap();
+    }
+    let name = "outbound/10.9.0.10:80";
+    world.put(name, listener("10.9.0.10:80", ListenerProtocol::Http, None));
+    world.put_upstream("six", &[address("[2001:db8::7]:80")]);
+    world.put_route("a", on(name, "*", "six"));
+    assert_eq!(ask("10.9.0.10:80", "a").await.0, "502");
+    let crowded = "upstream_connections_total{event=\"crowded\"}";
+    assert_eq!(counted(&world, crowded), 0);
+    world.proxy.drain().await;
+}
+
+#[tokio::test]
+async fn http_that_strangers_alone_speak_delays_nobody_who_is_not_theirs() {
+    if !is_inside("http_that_strangers_alone_speak_delays_nobody_who_is_not_theirs") {
+        return;
+    }
+    // Whoever waits for it gets nothing in this story.
+    let mut world = world_that_waits(Duration::from_secs(600));
+    let backend = Backend::saying("a stranger").await;
+    world.put_upstream("strangers", &[backend.address]);
+    world.put("elsewhere", original(Protocol::Http1));
+    let name = "outbound/any:80";
+    let mut detecting = listener("0.0.0.0:80", ListenerProtocol::Detected, None);
+    if let Value::Listener(listener) = &mut detecting {
+        listener.capture.as_mut().unwrap().detects_hosts = true;
+    }
+    world.put(name, detecting);
+    world.put_route("a", on(name, "10.9.0.20", "strangers"));
+    world.put_route("b", on(name, "cart.shop", "strangers"));
+    world.put_route("c", on("outbound/any:8080", "10.9.0.22", "strangers"));
+    world.put("all", stream_route(name, &[], "0.0.0.0/0", "elsewhere"));
+    for at in ["10.9.0.21:80", "10.9.0.22:80"] {
+        server_first(at).await;
+    }
+    // At the address of a Service requests are told by their host.
+    for host in ["cart.shop", "10.9.0.20"] {
+        assert_eq!(ask("10.9.0.20:80", host).await, said("200", "a stranger"));
+    }
+    // Elsewhere bytes pass at once, whoever speaks first, and also where another listener has the
+    // address for a host.
+    for at in ["10.9.0.21:80", "10.9.0.22:80"] {
+        let mut client = connect(at).await;
+        assert_eq!(client.read_until("\n").await, "hello 127.0.0.6\n");
+    }
+    // Where nobody takes bytes, requests are all that anybody could serve.
+    world.remove(myriad_model::Kind::StreamRoute, "all");
+    let asked = ask("10.9.0.21:80", "cart.shop").await;
+    assert_eq!(asked, said("200", "a stranger"));
     world.proxy.drain().await;
 }
 

@@ -536,7 +536,7 @@ async fn handshakes_that_wait_for_their_clients_are_held() {
 }
 
 /// Waits until a handshake has gone on.
-async fn until_answered(client: &mut TcpStream) {
+pub(super) async fn until_answered(client: &mut TcpStream) {
     let mut record = [0; 5];
     let answered = client.read_exact(&mut record);
     tokio::time::timeout(PATIENCE, answered)

@@ -34,6 +34,7 @@ pub(super) fn stream_route(
         sources: Box::default(),
         destinations: Box::default(),
         rank: 1,
+        behind: 0,
         terminate: false,
         upstreams: upstreams
             .iter()

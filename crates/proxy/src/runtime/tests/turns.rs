@@ -1,15 +1,18 @@
 //! The turns of connections: a client that asks for much at once waits between its requests, and
 //! what costs it nothing makes up for nothing.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use myriad_base::task;
 use myriad_model::{Action, Respond, Route};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{LocalSet, yield_now};
 
 use super::http2::{connect, get};
-use super::memory::worker;
+use super::memory::{serve_by, worker};
 use super::world::{PATIENCE, World, route};
 use crate::http::downstream::h1::{self, Start};
 use crate::http::worker::Worker;
@@ -67,6 +70,60 @@ async fn requests_that_are_sent_ahead_take_one_turn_each() {
     for polls in 1..=3 {
         assert_eq!(answers_after(&worker, polls).await, polls);
     }
+}
+
+/// The answers that an endpoint holds back: more than one turn has room for, and fewer than the
+/// tasks that the runtime looks at before it looks at sockets.
+const HELD: usize = 40;
+
+/// Counts a client that has its answer, and reads on.
+async fn read_answer(mut client: TcpStream, answered: Rc<Cell<usize>>) {
+    let mut bytes = [0; 4_096];
+    assert!(client.read(&mut bytes).await.unwrap() > 0);
+    answered.set(answered.get() + 1);
+    while client.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+}
+
+/// Tasks that are ready go in turn, so that all answers that an endpoint lets go at once were
+/// passed on before anybody else was served.
+#[tokio::test]
+async fn answers_that_were_held_back_are_passed_on_a_few_at_a_time() {
+    let story = async {
+        let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut world = World::start();
+        world.put_upstream("u", &[endpoint.local_addr().unwrap()]);
+        world.put_route("r", route("a.example", "/", "u"));
+        let worker = worker(&world, Limits::default());
+        let answered = Rc::<Cell<usize>>::default();
+        let mut held = Vec::new();
+        for _ in 0..HELD {
+            let mut client = serve_by(&worker).await;
+            client.write_all(GET).await.unwrap();
+            let (mut asked, _) = endpoint.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert!(asked.read_buf(&mut head).await.unwrap() > 0);
+            }
+            task::spawn_local("client", read_answer(client, answered.clone()));
+            held.push(asked);
+        }
+        let field = |number| format!("x-{number}: {}\r\n", "a".repeat(480));
+        let fields: String = (0..40).map(field).collect();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n");
+        for asked in &mut held {
+            asked.write_all(answer.as_bytes()).await.unwrap();
+        }
+        let mut most = 0;
+        while answered.get() < HELD {
+            let before = answered.get();
+            yield_now().await;
+            most = most.max(answered.get() - before);
+        }
+        assert!(most <= HELD / 2, "{most} in one turn");
+    };
+    let local = LocalSet::new();
+    let told = local.run_until(story);
+    tokio::time::timeout(PATIENCE, told).await.unwrap();
 }
 
 /// Each reset makes a connection to an endpoint end, and an answer of the proxy is free.

@@ -152,6 +152,7 @@ pub(super) static FAMILIES: &[Family] = &[
             ("retried", Count::UpstreamRetried),
             ("evicted", Count::UpstreamEvicted),
             ("idle", Count::UpstreamIdle),
+            ("crowded", Count::UpstreamCrowded),
         ],
     },
     Family {

@@ -16,6 +16,7 @@ use myriad_model::Ping;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
+use crate::admission::answers::{AnswerTurns, AnswerWait};
 use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::limits::Limits;
 use crate::telemetry::count::{Count, Counts};
@@ -62,6 +63,10 @@ pub(super) struct Bounded {
     noise: Noise,
     edge: Edge,
     state: Rc<State>,
+    turns: Rc<AnswerTurns>,
+    /// The namespace of the upstream, and its place among answers that are there at once.
+    owner: u64,
+    wait: AnswerWait,
 }
 
 /// The part of a frame's head from its kind on, where that was not read at once with the rest and
@@ -146,13 +151,20 @@ impl State {
 }
 
 impl Bounded {
-    /// The bytes of a connection on which nothing was said.
-    pub(super) fn new(stream: EndpointStream, state: Rc<State>) -> Self {
+    /// The bytes of a connection on which nothing was said, to an endpoint of a namespace.
+    pub(super) fn new(
+        stream: EndpointStream,
+        state: Rc<State>,
+        (turns, owner): (Rc<AnswerTurns>, u64),
+    ) -> Self {
         Bounded {
             stream,
             noise: Noise::new(),
             edge: Edge::default(),
             state,
+            turns,
+            owner,
+            wait: AnswerWait::default(),
         }
     }
 }
@@ -160,7 +172,13 @@ impl Bounded {
 impl Bounded {
     /// Takes note of bytes that were read, and says how many of the last are to be heard again.
     fn hear(&mut self, read: &mut [u8]) -> io::Result<usize> {
-        let Bounded { noise, state, .. } = self;
+        let Bounded {
+            noise,
+            state,
+            turns,
+            owner,
+            ..
+        } = self;
         let before = noise.fields();
         let withheld = noise.hear(read);
         let fields = noise
@@ -168,6 +186,7 @@ impl Bounded {
             .saturating_sub(before)
             .saturating_mul(FIELD_BYTES);
         let charged = usize::try_from(fields).unwrap_or(usize::MAX);
+        turns.spend_frames(*owner, read.len(), charged);
         let slice = state.slice.get() + read.len();
         state.slice.set(slice.saturating_add(charged));
         state.hear(read.len());
@@ -180,6 +199,15 @@ impl Bounded {
             )),
             false => Ok(withheld),
         }
+    }
+
+    /// Ready unless something is there, nothing was read since the task last had a turn, and the
+    /// namespace has had its own.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.state.slice.get() > 0 || !self.stream.may_have_input() {
+            return Poll::Ready(());
+        }
+        self.turns.poll_turn(self.owner, &mut self.wait, context)
     }
 
     /// Reads the rest of a frame's head whose first part was withheld; false at the end.
@@ -233,6 +261,7 @@ impl AsyncRead for Bounded {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            ready!(it.poll_turn(context));
             if it.edge.filled > 0 {
                 let is_whole = it.edge.given > 0 || ready!(it.poll_edge(context))?;
                 if is_whole {
@@ -335,8 +364,9 @@ mod tests {
 
     use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::LocalSet;
 
-    use super::{Bounded, EndpointStream, SLICE_BYTES};
+    use super::{AnswerTurns, Bounded, EndpointStream, SLICE_BYTES};
     use crate::net::stream::Stream;
 
     #[tokio::test]
@@ -345,8 +375,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let connected = TcpStream::connect(address).await.unwrap();
         let (mut endpoint, _) = listener.accept().await.unwrap();
-        let mut bounded =
-            Bounded::new(EndpointStream::new(Stream::Plain(connected)), Rc::default());
+        let stream = EndpointStream::new(Stream::Plain(connected));
+        let mut bounded = Bounded::new(stream, Rc::default(), (Rc::default(), 1));
         // A frame of a body that is as long as a frame can be.
         endpoint.write_all(&[255, 255, 255]).await.unwrap();
         let mut room = vec![0; 4_096];
@@ -375,5 +405,46 @@ mod tests {
             total += read;
         }
         assert!(turns >= 3);
+    }
+
+    /// A connection that has something to say, and what is read of it in one poll.
+    async fn read_by(turns: &Rc<AnswerTurns>, owner: u64) -> Poll<usize> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = TcpStream::connect(address).await.unwrap();
+        let (mut endpoint, _) = listener.accept().await.unwrap();
+        // A frame of a kind that nobody knows.
+        endpoint
+            .write_all(&[0, 0, 3, 99, 0, 0, 0, 0, 0, 1, 2, 3])
+            .await
+            .unwrap();
+        connected.readable().await.unwrap();
+        let stream = EndpointStream::new(Stream::Plain(connected));
+        let mut bounded = Bounded::new(stream, Rc::default(), (turns.clone(), owner));
+        let mut room = [0; 64];
+        poll_fn(|context| {
+            let mut into = ReadBuf::new(&mut room);
+            let polled = Pin::new(&mut bounded).poll_read(context, &mut into);
+            Poll::Ready(polled.map(|_| into.filled().len()))
+        })
+        .await
+    }
+
+    /// Each connection had a slice of its own, however many of one namespace had something to say.
+    #[tokio::test]
+    async fn a_namespace_that_has_had_its_turn_is_read_in_the_next_one() {
+        let story = async {
+            let turns = Rc::<AnswerTurns>::default();
+            assert_eq!(read_by(&turns, 1).await, Poll::Ready(12));
+            let mut heads = 0;
+            while read_by(&turns, 1).await.is_ready() {
+                turns.spend_head(1, SLICE_BYTES);
+                heads += 1;
+                assert!(heads < 10);
+            }
+            assert!(heads > 1);
+            assert_eq!(read_by(&turns, 2).await, Poll::Ready(12));
+        };
+        LocalSet::new().run_until(story).await;
     }
 }

@@ -18,6 +18,7 @@ fn sidecar() -> Sidecar {
         drain_delay: 5,
         drain_timeout: 20,
         hold: Vec::new(),
+        metrics_from: Vec::new(),
         path_normalization: None,
     }
 }
@@ -99,6 +100,19 @@ fn paths_are_normalised_as_the_mesh_says() {
     };
     assert!(proxied(Some("BASE".into())).contains("\"--path-normalization=BASE\""));
     assert!(!proxied(None).contains("--path-normalization"));
+}
+
+#[test]
+fn metrics_are_told_to_whom_the_operator_says() {
+    let mut sidecar = sidecar();
+    let has = |sidecar: &Sidecar, argument: &str| {
+        let injected = inject(&pod(), "cart", sidecar).unwrap();
+        injected.pod.to_string().contains(argument)
+    };
+    assert!(!has(&sidecar, "--probes-metrics-from"));
+    sidecar.metrics_from = ["10.1.0.0/16", "2001:db8::1"].map(String::from).into();
+    let argument = "\"--probes-metrics-from=10.1.0.0/16,2001:db8::1\"";
+    assert!(has(&sidecar, argument));
 }
 
 #[test]

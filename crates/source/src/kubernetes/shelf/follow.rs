@@ -1,4 +1,6 @@
-//! Follows the Secrets of a shelf: a list, and a watch that goes on from there.
+//! Follows the Secrets of a shelf: a list, and a watch that goes on from there. Where the server
+//! has forgotten what the watch would go on from, it tells names and versions, and what differs is
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use myriad_base::backoff::{Backoff, random_seed};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Item, PageMetadata, Shelf, Shelved};
+use super::{Item, ItemMetadata, PageMetadata, Shelf, Shelved};
 use crate::kubernetes::backoff::backoff;
 use crate::kubernetes::client::{CallError, Form};
 use crate::kubernetes::core::Failure;
@@ -28,6 +30,9 @@ const WATCH_SECONDS: u32 = 290;
 
 /// The pause before a watch is resumed that ended in order.
 const RESUME_PAUSE: Duration = Duration::from_millis(50);
+
+/// The most Secrets that are read one by one; where more differ, all are listed.
+const READ_MAX: usize = 200;
 
 /// A change of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +124,10 @@ impl ShelfWatch {
 
     async fn step(&mut self) -> Result<Option<Vec<ShelfNews>>, Miss> {
         let Some(version) = &self.version else {
-            return self.list().await;
+            return match self.is_listed {
+                true => self.compare().await,
+                false => self.list().await,
+            };
         };
         if self.stream.is_none() {
             let path = format!(
@@ -157,21 +165,49 @@ impl ShelfWatch {
         Ok((!news.is_empty()).then_some(news))
     }
 
+    /// Reads all of them.
     async fn list(&mut self) -> Result<Option<Vec<ShelfNews>>, Miss> {
         let (found, version) = self.shelf.list().await?;
-        let names: BTreeSet<Arc<str>> = found.iter().map(|it| it.name.clone()).collect();
+        let names = found.iter().map(|it| it.name.clone()).collect();
+        Ok(self.settle(&names, found, version))
+    }
+
+    /// Reads those that differ from what is known.
+    async fn compare(&mut self) -> Result<Option<Vec<ShelfNews>>, Miss> {
+        let (found, version) = self.shelf.versions().await?;
+        let is_other = |it: &&ItemMetadata| self.known.get(&it.name) != Some(&it.resource_version);
+        let others: Vec<&ItemMetadata> = found.iter().filter(is_other).collect();
+        if others.len() > READ_MAX {
+            return self.list().await;
+        }
+        let mut read = Vec::new();
+        for other in others {
+            // As of the list, so that what comes after it comes by the watch alone.
+            read.extend(self.shelf.get_at(&other.name, &version).await?);
+        }
+        let names = found.into_iter().map(|it| it.name).collect();
+        Ok(self.settle(&names, read, version))
+    }
+
+    /// Takes in which ones there are at a version, and what was read of them.
+    fn settle(
+        &mut self,
+        names: &BTreeSet<Arc<str>>,
+        read: Vec<Shelved>,
+        version: Box<str>,
+    ) -> Option<Vec<ShelfNews>> {
         let gone = self.known.keys().filter(|name| !names.contains(*name));
         let gone: Vec<Arc<str>> = gone.cloned().collect();
         let mut news = Vec::new();
         for name in gone {
             self.remove(&name, &mut news);
         }
-        for shelved in found {
+        for shelved in read {
             self.put(shelved, &mut news);
         }
         self.version = Some(version);
         let is_first = !std::mem::replace(&mut self.is_listed, true);
-        Ok((is_first || !news.is_empty()).then_some(news))
+        (is_first || !news.is_empty()).then_some(news)
     }
 
     /// Takes in one line of the watch.

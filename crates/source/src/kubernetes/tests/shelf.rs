@@ -116,3 +116,40 @@ async fn changes_are_followed_through_the_end_of_a_watch_and_of_the_history() {
     }
     assert_eq!((put, gone), (vec!["b".to_owned()], vec!["a".to_owned()]));
 }
+
+#[tokio::test]
+async fn after_the_history_is_forgotten_what_has_changed_is_read_and_nothing_else() {
+    let server = Server::start().await;
+    let shelf = shelf(&server).await;
+    let mut versions = Vec::new();
+    for number in 0..120 {
+        let texts = texts(&[("order", "a")]);
+        let version = shelf.put(&format!("o-{number}"), None, &texts).await;
+        versions.push(version.expect("written"));
+    }
+    let mut follow = shelf.follow();
+    assert_eq!(follow.next().await.len(), 120);
+    let changed = texts(&[("order", "b")]);
+    let put = shelf.put("o-7", Some(&versions[7]), &changed).await;
+    put.expect("written");
+    shelf.remove("o-8", &versions[8]).await.expect("removed");
+    shelf.put("new", None, &changed).await.expect("written");
+    server.compact();
+    let before = server.log().len();
+    let news = follow.next().await;
+    assert_eq!(names(&news), (vec!["new", "o-7"], vec!["o-8"]));
+    let asked = server.log().split_off(before);
+    let (mut lists, mut read) = (0, 0);
+    for line in asked.iter().filter(|line| !line.contains("watch=true")) {
+        // Never is a page of Secrets read as a whole.
+        let is_of_one = line.contains("fieldSelector=");
+        assert!(is_of_one || line.ends_with("(metadata)"), "{line}");
+        lists += usize::from(line.contains("limit="));
+        read += usize::from(is_of_one);
+    }
+    assert_eq!((lists, read), (1, 2), "{asked:?}");
+    // It goes on from there.
+    let late = shelf.put("late", None, &changed).await;
+    late.expect("written");
+    assert_eq!(names(&follow.next().await), (vec!["late"], vec![]));
+}

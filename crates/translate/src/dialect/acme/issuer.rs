@@ -14,9 +14,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use myriad_api::issuer::{
-    AcmeDirectory, AcmeRoots, AcmeSpec, ExternalAccountBinding, SecretKeyRef,
+    AcmeDirectory, AcmeRoots, AcmeSpec, ExternalAccountBinding, OnDemandSpec, SecretKeyRef,
 };
-use myriad_api::{Issuer, Object};
+use myriad_api::{Issuer, Object, ObjectKey};
 use rustls::RootCertStore;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -25,10 +25,13 @@ use crate::engine::{
     AuthorityTerms, IssuerSecret, IssuerTerms, KeyTerms, Output, ProofTerms, Reader, StatedIssuer,
     Unit,
 };
-use crate::resolve::issuer_name;
+use crate::resolve::{is_issuer_ours, issuer_name};
 
 use faults::Faults;
 pub use texts::{directory_named, is_mail_address};
+
+/// The issuer of certificates on demand.
+const ON_DEMAND: &str = "default";
 
 /// The most directories of one issuer.
 const DIRECTORIES_MAX: usize = 8;
@@ -48,7 +51,10 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let Some(key) = unit.object_key() else {
         return output;
     };
-    let Some(Object::Issuer(issuer)) = reader.itself(&key) else {
+    let object = reader.itself(&key);
+    // That of another installation is that one's to use, and to tell of.
+    let is_ours = is_issuer_ours(reader.settings(), object.as_ref());
+    let Some(Object::Issuer(issuer)) = object.filter(|_| is_ours) else {
         return output;
     };
     let mut faults = Faults::new(&key);
@@ -92,8 +98,8 @@ impl<'r, 'a> Checking<'r, 'a> {
 
     fn check(mut self, issuer: &Issuer, faults: &mut Faults<'_>) -> Option<IssuerTerms> {
         faults.note(&issuer.notes);
-        let acme = match &issuer.spec {
-            Ok(spec) => &spec.acme,
+        let (acme, on_demand) = match &issuer.spec {
+            Ok(spec) => (&spec.acme, spec.on_demand.as_ref()),
             Err(problem) => {
                 faults.problem(problem);
                 return None;
@@ -107,7 +113,22 @@ impl<'r, 'a> Checking<'r, 'a> {
             roots: self.roots(acme.ca.as_ref(), faults),
             solver,
             key: key(acme, faults),
+            ask: on_demand.map(|it| self.ask(it, &issuer.meta.key, faults)),
         })
+    }
+
+    /// The URL that is asked about names on demand, which are of no namespace.
+    fn ask(&self, spec: &OnDemandSpec, key: &ObjectKey, faults: &mut Faults<'_>) -> Box<str> {
+        if !self.is_for_all || key.name() != ON_DEMAND {
+            let message = "is for the ClusterIssuer default alone, since names that stand in no \
+                           object are of no namespace";
+            faults.error("spec.onDemand", message, "remove it, or write it there");
+        }
+        if !texts::is_question(&spec.ask) {
+            let remedy = "write a URL that begins with https:// or http://";
+            faults.error("spec.onDemand.ask", "is no URL that can be asked", remedy);
+        }
+        spec.ask.clone()
     }
 
     fn authorities(&mut self, acme: &AcmeSpec, faults: &mut Faults<'_>) -> Box<[AuthorityTerms]> {
@@ -300,13 +321,9 @@ fn proof(acme: &AcmeSpec, faults: &mut Faults<'_>) -> ProofTerms {
 }
 
 fn key(acme: &AcmeSpec, faults: &mut Faults<'_>) -> KeyTerms {
-    match &*acme.key_type {
-        "" | "ecdsa-p256" => KeyTerms::EcdsaP256,
-        "rsa-2048" => KeyTerms::Rsa2048,
-        _ => {
-            let remedy = "write ecdsa-p256 or rsa-2048";
-            faults.error("spec.acme.keyType", "is no kind of key", remedy);
-            KeyTerms::EcdsaP256
-        }
-    }
+    KeyTerms::from_word(&acme.key_type).unwrap_or_else(|| {
+        let remedy = "write ecdsa-p256, rsa-2048 or ecdsa-and-rsa";
+        faults.error("spec.acme.keyType", "is no kind of key", remedy);
+        KeyTerms::EcdsaP256
+    })
 }

@@ -1,4 +1,4 @@
-//! The units of orders and issuers.
+//! The units of orders, of certificates on demand and of issuers.
 
 use std::sync::Arc;
 
@@ -20,10 +20,23 @@ pub(crate) static ISSUER: UnitKind = UnitKind {
     ..UnitKind::of_object("issuer", 21, Own::Key)
 };
 
+/// A certificate that was obtained on demand, by the name of its object. Every gateway has it: any
+/// is asked for the host.
+pub(crate) static ON_DEMAND: UnitKind = UnitKind {
+    stores_all: true,
+    bond: Bond::NONE,
+    ..UnitKind::of_object("on demand", 22, Own::Of(ObjectKind::OnDemand))
+};
+
 impl Unit {
     /// An issuer.
     pub fn issuer(key: &ObjectKey) -> Unit {
         Unit::of_object(&ISSUER, key)
+    }
+
+    /// A certificate that was obtained on demand, by the name of its object.
+    pub fn on_demand(id: Arc<str>) -> Unit {
+        Unit::named(&ON_DEMAND, id)
     }
 
     /// An order, by `namespace/name`.

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use myriad_api::ObjectKind;
 use myriad_model::{Host, Name, host::Pattern};
 
-use super::wildcard::{self, Found};
+use super::wildcard;
 use crate::dialect::istio;
 use crate::engine::{Reader, Shared};
-use crate::resolve::{Above, Claim, Claims, Deed, Shade, names};
+use crate::resolve::{Above, Claim, Claims, Deed, Found, Shade, names};
 use crate::settings::CatchAll;
 
 /// A host, and on whose behalf wildcards are weighed.

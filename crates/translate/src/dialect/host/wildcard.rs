@@ -1,4 +1,4 @@
-//! Deeds for the names below a wildcard, found once for all hosts below it.
+//! Deeds for the names below a wildcard, and its certificate, found once for all hosts below it.
 //!
 //! A wildcard may have many Gateways, VirtualServices and hosts below it. The unit of the wildcard
 //! reads all of those objects and tells the hosts when they mean something else; a host reads what
@@ -14,18 +14,11 @@ use myriad_model::{Host, Name, host::Pattern};
 
 use super::ownership::owner;
 use crate::dialect::{ingress, istio};
-use crate::engine::{Meaning, Noted, Reader, Shared, Told, Unit};
-use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces, Shade, suffix_of};
+use crate::engine::{Meaning, Noted, Output, Reader, Shared, Told, Unit};
+use crate::resolve::{
+    Claim, Claims, Deed, EVERYBODY, Found, Namespaces, Provided, Shade, suffix_of,
+};
 use crate::settings::{HostSharing, Settings};
-
-/// The deeds for the names below a wildcard in a view.
-pub(super) struct Found {
-    /// The deeds at each listener, the oldest first; of those that nobody tells apart, the oldest
-    /// alone.
-    pub deeds: Box<[Shade]>,
-    /// The questions to the view by which they were found.
-    asked: Noted,
-}
 
 /// Whether no wildcard keeps anything from the hosts of others, or takes anything.
 pub(super) fn are_all_shared(settings: &Settings) -> bool {
@@ -42,35 +35,62 @@ pub(super) fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> 
         Told::Here(found) => found,
         Told::Elsewhere => {
             let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, pattern));
-            Arc::new(Found::new(deeds, noted))
+            Arc::new(found(deeds, noted, None))
         }
     };
     reader.note_asked(&found.asked);
     Some(found)
 }
 
-/// The deeds of a wildcard, for the hosts below it. It reads whatever they would read.
-pub(super) fn meaning(reader: &mut Reader<'_>, shared: &Shared, host: &Host) -> Option<Meaning> {
-    if suffix_of(host).is_none() || are_all_shared(reader.settings()) {
+/// The meaning of a wildcard to the hosts below it, of which this is the output. It reads whatever
+/// they would read.
+pub(super) fn meaning(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    host: &Host,
+    output: &Output,
+) -> Option<Meaning> {
+    suffix_of(host)?;
+    let provided = provided(reader, host, output);
+    let are_shared = are_all_shared(reader.settings());
+    if are_shared && provided.is_none() {
         return None;
     }
-    let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, host));
+    let (deeds, noted) = reader.apart(|reader| match are_shared {
+        true => Vec::new(),
+        false => deeds(reader, shared, host),
+    });
     reader.note_all(&noted);
-    let hash = match deeds.is_empty() {
+    let hash = match deeds.is_empty() && provided.is_none() {
         true => 0,
-        false => reader.stored().hasher().hash(&deeds),
+        false => reader.stored().hasher().hash((&deeds, &provided)),
     };
-    let value = Arc::new(Found::new(deeds, noted));
+    let value = Arc::new(found(deeds, noted, provided));
     Some(Meaning { hash, value })
 }
 
-impl Found {
-    fn new(deeds: Vec<Shade>, noted: Noted) -> Self {
-        Found {
-            deeds: deeds.into(),
-            asked: noted.asked_alone(),
-        }
+fn found(deeds: Vec<Shade>, noted: Noted, provided: Option<Provided>) -> Found {
+    Found {
+        deeds: deeds.into(),
+        provided,
+        asked: noted.asked_alone(),
     }
+}
+
+/// The certificate of a wildcard that an issuer has provided for an Ingress: it is there, it covers
+/// the hosts below, and it is renewed.
+fn provided(reader: &mut Reader<'_>, host: &Host, output: &Output) -> Option<Provided> {
+    let wishes = output.wishes.iter();
+    let mut wishes = wishes.filter(|it| it.object.kind == ObjectKind::Ingress);
+    let first = wishes.clone().find(|wish| !wish.is_second)?;
+    let names = reader.secret_names(&first.secret)?;
+    names.cover(host).then(|| Provided {
+        secret: first.secret.clone(),
+        second: wishes
+            .find(|wish| wish.is_second)
+            .map(|wish| wish.secret.clone()),
+        issuer: first.issuer.clone(),
+    })
 }
 
 /// Deeds as they are gathered: of those that nobody tells apart, the oldest.

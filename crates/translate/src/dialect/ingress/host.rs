@@ -15,10 +15,11 @@ use super::opened::Opened;
 use super::policy::HostFacts;
 use super::tls::{self, HostTls};
 use super::{claims, headers, inquiry, routes, table};
-use crate::engine::{Output, Reader, Shared, Unit};
+use crate::engine::{Output, Reader, Shared};
 use crate::regex::Regexes;
 use crate::resolve::losers::{self, Loss};
-use crate::resolve::{self, Shade};
+use crate::resolve::{self, Shade, proof};
+use crate::settings::Settings;
 
 /// Translates one host from the Ingresses that it belongs to. `is_closed` says whether all of
 /// their paths have to stay closed for another one.
@@ -35,7 +36,7 @@ pub(crate) fn translate_host(
     let asked = ask(reader, host, claimants, chosen.is_some(), output);
     let facts = HostFacts {
         has_tls: chosen.is_some(),
-        has_certificate: chosen.as_ref().is_some_and(|tls| tls.secret.is_some()),
+        has_certificate: chosen.as_ref().is_some_and(|tls| !tls.secrets.is_empty()),
         https_port: reader.settings().https_port,
         // As nginx does unless it is told otherwise.
         underscores: reader.settings().underscores(Underscores::Dropped),
@@ -85,14 +86,12 @@ fn push_domain(
     client_auth: Option<Arc<ClientAuth>>,
     output: &mut Output,
 ) {
-    if let Some(secret) = &chosen.secret {
-        output.needs.push(Unit::certificate(secret.clone()));
-    }
+    let mut certificates = chosen.secrets.into_iter().map(Name::new);
     let domain = Domain {
         listeners: shared.tls_listeners.clone(),
         host: host.clone(),
-        certificate: chosen.secret.map(Name::new),
-        alternatives: Box::default(),
+        certificate: certificates.next(),
+        alternatives: certificates.collect(),
         tls: shared.tls.clone(),
         client_auth,
         mesh: false,
@@ -181,7 +180,7 @@ pub(crate) fn lost(reader: &mut Reader<'_>, loss: &Loss) -> Option<Finding> {
     reader.read_object(ObjectKind::Ingress, id);
     let ingress = reader.ingress(id)?;
     Some(match &loss.owner {
-        Some(owner) => foreign(&ingress, owner, &loss.host),
+        Some(owner) => foreign(&ingress, owner, &loss.host, reader.settings()),
         None => no_catch_all(&ingress, &loss.host),
     })
 }
@@ -199,20 +198,24 @@ fn no_catch_all(ingress: &Opened, host: &Host) -> Finding {
     )
 }
 
-fn foreign(ingress: &Opened, owner: &ObjectKey, host: &Host) -> Finding {
-    let what = losers::named(host);
+fn foreign(ingress: &Opened, owner: &ObjectKey, host: &Host, settings: &Settings) -> Finding {
+    let (what, own) = (losers::named(host), ingress.meta.key.namespace());
+    let by = proof::had_by(owner, settings);
+    let usual = || {
+        format!(
+            "use another host, move it to namespace {}, or serve with --host-sharing=cluster",
+            owner.namespace()
+        )
+    };
     Finding::new(
         Severity::Error,
         &ingress.meta.key,
         claims::field_of(ingress, host),
         format!(
-            "is without effect: {what} belongs to namespace {} by the older {owner}",
+            "is without effect: {what} belongs to namespace {} by {by}",
             owner.namespace()
         ),
-        format!(
-            "use another host, move it to namespace {}, or serve with --host-sharing=cluster",
-            owner.namespace()
-        ),
+        proof::remedy(own, host, settings).unwrap_or_else(usual),
     )
 }
 

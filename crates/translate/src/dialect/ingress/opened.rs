@@ -1,15 +1,17 @@
 //! An Ingress as units read it: with the places of its hosts, where they are many, and with what
 //! its texts say.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use myriad_api::{Ingress, IngressBackend, IngressPath};
+use myriad_api::{Ingress, IngressBackend, IngressPath, IngressTls};
 use myriad_model::{HeaderEdit, Host, host::Pattern};
 
 use super::annotations::{self, Further, Options};
 use super::host_name::{self, is_host};
+use crate::resolve::{SEVERAL_MAX, wildcard_above};
 
 /// Up to here hosts in ASCII are looked for one by one, which costs less than an index of them.
 const LINEAR_MAX: usize = 32;
@@ -29,8 +31,9 @@ pub struct Opened {
     tls_hosts: usize,
     /// Whether a host is written in letters beyond ASCII, so that comparing it takes a conversion.
     is_international: bool,
-    /// The first `tls` entry that names none.
-    bare_tls: Option<usize>,
+    /// The `tls` entries that name none: the first with each Secret, as many as are used and one
+    /// more.
+    bare_tls: Box<[usize]>,
     places: OnceLock<Places>,
     /// The options that its annotations ask for, once they were read.
     pub options: OnceLock<Arc<Options>>,
@@ -45,6 +48,8 @@ struct Places {
     rules: HashMap<Host, Vec<usize>>,
     /// The first `tls` entry that names a host, and where in it.
     tls: HashMap<Host, (usize, usize)>,
+    /// The further ones, where there are any.
+    tls_more: HashMap<Host, Vec<usize>>,
 }
 
 impl Opened {
@@ -58,7 +63,7 @@ impl Opened {
             further: Further::read(&ingress.meta, ignored),
             is_international: hosts.any(|host| !host.is_ascii()),
             tls_hosts: ingress.tls.iter().map(|entry| entry.hosts.len()).sum(),
-            bare_tls: ingress.tls.iter().position(|it| it.hosts.is_empty()),
+            bare_tls: bare_tls(&ingress.tls),
             ingress,
             places: OnceLock::new(),
             options: OnceLock::new(),
@@ -93,7 +98,7 @@ impl Opened {
 
     /// The first `tls` entry without hosts, which stands for all rules.
     pub fn bare_tls(&self) -> Option<usize> {
-        self.bare_tls
+        self.bare_tls.first().copied()
     }
 
     /// The hosts that it has beside those that it names.
@@ -165,12 +170,35 @@ impl Opened {
     /// The first `tls` entry with a wildcard that covers a host without naming it.
     pub fn tls_covering(&self, host: &Host) -> Option<usize> {
         // A wildcard stands for one label, so there is one that can.
-        let Pattern::Exact(name) = host.pattern() else {
-            return None;
-        };
-        let (_, parent) = name.split_once('.')?;
-        let wildcard = Host::parse(&format!("*.{parent}")).ok()?;
-        self.tls_naming(&wildcard).map(|(at, _)| at)
+        self.tls_naming(&wildcard_above(host)?).map(|(at, _)| at)
+    }
+
+    /// The `tls` entries behind the first that holds for a host, which hold for it just as that
+    /// one does: by the same name, or as entries without any.
+    pub fn tls_beside(&self, host: &Host, first: usize) -> Vec<usize> {
+        let is_bare = self.tls.get(first).is_some_and(|it| it.hosts.is_empty());
+        if is_bare || self.tls.len() < 2 {
+            return self.bare_tls.iter().skip(1).copied().collect();
+        }
+        let leading = self.leading(host);
+        let above = leading.as_ref().and_then(wildcard_above);
+        let mut names = [Some(host.clone()), wildcard_above(host), leading, above]
+            .into_iter()
+            .flatten();
+        let is_of_first = |name: &Host| self.tls_naming(name).is_some_and(|(at, _)| at == first);
+        let name = names.find(is_of_first);
+        name.map_or_else(Vec::new, |name| self.tls_behind(&name, first))
+    }
+
+    /// The `tls` entries behind one that name the same host.
+    fn tls_behind(&self, host: &Host, first: usize) -> Vec<usize> {
+        if self.is_indexed() {
+            let found = self.places().tls_more.get(host);
+            return found.cloned().unwrap_or_default();
+        }
+        let entries = self.tls.iter().enumerate().skip(first + 1);
+        let naming = entries.filter(|(_, entry)| entry.hosts.iter().any(|it| is_host(it, host)));
+        naming.map(|(at, _)| at).collect()
     }
 
     /// Whether hosts are looked for in an index.
@@ -194,13 +222,48 @@ impl Opened {
             for (at, entry) in self.tls.iter().enumerate() {
                 for (host_at, text) in entry.hosts.iter().enumerate() {
                     if let Ok(written) = host_name::read(text) {
-                        places.tls.entry(written.host).or_insert((at, host_at));
+                        places.add_tls(written.host, (at, host_at));
                     }
                 }
             }
             places
         })
     }
+}
+
+impl Places {
+    fn add_tls(&mut self, host: Host, place: (usize, usize)) {
+        let known = match self.tls.entry(host) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+                return;
+            }
+            Entry::Occupied(known) => known,
+        };
+        if known.get().0 == place.0 {
+            return;
+        }
+        let more = self.tls_more.entry(known.key().clone()).or_default();
+        if more.last() != Some(&place.0) {
+            more.push(place.0);
+        }
+    }
+}
+
+/// The entries without hosts: see [`Opened`].
+fn bare_tls(entries: &[IngressTls]) -> Box<[usize]> {
+    let mut found: Vec<(usize, Option<&str>)> = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        let secret = entry.secret_name.as_deref();
+        let is_known = || found.iter().any(|(_, known)| *known == secret);
+        if entry.hosts.is_empty() && !is_known() {
+            found.push((at, secret));
+        }
+        if found.len() > SEVERAL_MAX {
+            break;
+        }
+    }
+    found.into_iter().map(|(at, _)| at).collect()
 }
 
 fn bytes_of_path(path: &IngressPath) -> usize {
@@ -262,6 +325,7 @@ mod tests {
             tls: [
                 tls(&["not a host", "*.example"]),
                 tls(&["b.example", "a.example"]),
+                tls(&["a.example", "a.example", "*.example"]),
             ]
             .into(),
             rules: rules.into(),
@@ -286,7 +350,8 @@ mod tests {
             Opened::new(Arc::new(ingress), &BTreeSet::new())
         };
         assert_eq!(of(0).bare_tls(), None);
-        assert_eq!(of(1).bare_tls(), Some(2));
+        assert_eq!(of(1).bare_tls(), Some(3));
+        assert!(of(LINEAR_MAX).tls_beside(&Host::any(), 3).is_empty());
         assert!(!of(1).is_indexed() && of(LINEAR_MAX).is_indexed());
         let host = Host::parse("a.example").unwrap();
         assert_eq!(of(LINEAR_MAX).tls_naming(&host), Some((1, 1)));
@@ -329,6 +394,11 @@ mod tests {
             assert_eq!(opened.tls_covering(&host("z.example")), Some(0));
             assert_eq!(opened.tls_covering(&host("z.a.example")), None);
             assert_eq!(opened.tls_covering(&host("*.example")), None);
+            assert_eq!(opened.tls_beside(&host("a.example"), 1), [2]);
+            assert!(opened.tls_beside(&host("b.example"), 1).is_empty());
+            // By the same wildcard, and for an alias by the host that it stands for.
+            assert_eq!(opened.tls_beside(&host("z.example"), 0), [2]);
+            assert_eq!(opened.tls_beside(&host("www.a.example"), 1), [2]);
             let all: Vec<usize> = (0..opened.rules.len()).collect();
             assert_eq!(opened.rules_of(&host("x.example")), all);
             assert!(opened.rules_naming(&host("x.example")).is_empty());

@@ -1,4 +1,4 @@
-//! The certificate of a host.
+//! The certificate of a host, or its certificates.
 
 use std::sync::Arc;
 
@@ -8,16 +8,19 @@ use myriad_model::Host;
 use super::claimant::Claimant;
 use super::issuing;
 use super::opened::Opened;
-use crate::engine::{Output, Reader, Wish};
-use crate::resolve;
+use crate::engine::{Output, Reader, Unit, Wish};
 use crate::resolve::certificate::Names;
+use crate::resolve::{self, Provided, SEVERAL_MAX, Several};
 
 /// The `tls` entry that holds for a host.
 pub(super) struct HostTls<'a> {
     /// The Ingress that has it.
     pub ingress: &'a Ingress,
-    /// The Secret as `namespace/name`; none means the default certificate.
-    pub secret: Option<Arc<str>>,
+    /// The Secrets of the certificates that clients are shown, as `namespace/name`: the first that
+    /// they can verify. None mean the default certificate.
+    pub secrets: Vec<Arc<str>>,
+    /// The Secret that the entry names.
+    secret: Option<Arc<str>>,
     entry: usize,
 }
 
@@ -40,15 +43,10 @@ pub(super) fn choose<'a>(
         };
         match &chosen {
             None => {
-                let meta = &claimant.ingress.meta;
-                let issuer = issuing::issuer(reader, meta, &claimant.options);
-                match wish(reader, host, &found, issuer) {
-                    Some(wish) => output.wishes.push(wish),
-                    None => judge(reader, host, &found, &mut output.findings),
-                }
-                chosen = Some(found);
+                let secrets = furnish(reader, host, claimant, &found, output);
+                chosen = Some(HostTls { secrets, ..found });
             }
-            Some(first) if first.secret != found.secret => {
+            Some(first) if !first.shows(&found) => {
                 output.findings.push(conflict(host, first, &found));
             }
             Some(_) => {}
@@ -76,6 +74,7 @@ fn find<'a>(ingress: &'a Opened, host: &Host) -> Option<HostTls<'a>> {
     let namespace = ingress.meta.key.namespace();
     Some(HostTls {
         ingress,
+        secrets: Vec::new(),
         secret: secret.map(|name| format!("{namespace}/{name}").into()),
         entry: at,
     })
@@ -93,6 +92,116 @@ fn entry_of(ingress: &Opened, host: &Host) -> Option<usize> {
     naming.or_else(covering).or_else(bare)
 }
 
+/// Finds the certificates of a host: of the entry that holds for it, of those beside it, and of the
+/// issuer that its Ingress names.
+fn furnish(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claimant: &Claimant,
+    tls: &HostTls<'_>,
+    output: &mut Output,
+) -> Vec<Arc<str>> {
+    let meta = &claimant.ingress.meta;
+    let issuer = issuing::issuer(reader, meta, &claimant.options);
+    let wish = wish(reader, host, tls, issuer);
+    let Some(own) = &tls.secret else {
+        judge(reader, host, tls, &mut output.findings);
+        return Vec::new();
+    };
+    // It is told of when its Secret comes, whatever is shown meanwhile.
+    output.needs.push(Unit::certificate(own.clone()));
+    let others = beside(&claimant.ingress, host, tls, &mut output.findings);
+    let (mut secrets, mut second) = (vec![own.clone()], None);
+    match wish {
+        None => judge(reader, host, tls, &mut output.findings),
+        Some(wish) => match reader.provided_above(&wish) {
+            Some((wildcard, provided)) => {
+                output.findings.push(reused(tls, own, &wildcard, &provided));
+                secrets = vec![provided.secret];
+                secrets.extend(provided.second);
+            }
+            None => {
+                let named = others.first().and_then(|other| other.secret.as_ref());
+                second = resolve::second_secret(reader, &wish, named);
+                add_wishes(reader, wish, second.as_ref(), output);
+            }
+        },
+    }
+    for other in &others {
+        // One that is yet to come is no trouble.
+        let is_provided = other
+            .secret
+            .as_ref()
+            .is_some_and(|secret| second.as_ref() == Some(secret) && reader.is_issued(secret));
+        if !is_provided {
+            judge(reader, host, other, &mut output.findings);
+        }
+    }
+    let further = others.iter().filter_map(|other| other.secret.as_ref());
+    for secret in further.chain(&second) {
+        if !secrets.contains(secret) {
+            secrets.push(secret.clone());
+        }
+    }
+    let needed = secrets.iter().filter(|secret| *secret != own);
+    output.needs.extend(needed.cloned().map(Unit::certificate));
+    let several = Several::of(reader, host, secrets);
+    for spare in &several.spare {
+        // What an issuer provides is of the right algorithm once it is renewed.
+        let mut written = others
+            .iter()
+            .filter(|_| second.as_ref() != Some(&spare.secret));
+        let entry = written.find(|other| other.secret.as_ref() == Some(&spare.secret));
+        let finding = entry.map(|other| spare.finding(&meta.key, other.field(), host));
+        output.findings.extend(finding);
+    }
+    several.secrets
+}
+
+/// Adds the wish for the certificate of a host, and for the second one where there is to be one.
+fn add_wishes(reader: &mut Reader<'_>, wish: Wish, second: Option<&Arc<str>>, output: &mut Output) {
+    if let Some(second) = second {
+        output.findings.extend(resolve::too_long(&wish, second));
+        let beside = resolve::wish_second(reader, &wish, second);
+        output.wishes.extend(beside);
+    }
+    output.wishes.push(wish);
+}
+
+/// The entries beside the one that holds for a host, each with another Secret.
+fn beside<'a>(
+    ingress: &'a Opened,
+    host: &Host,
+    first: &HostTls<'_>,
+    findings: &mut Vec<Finding>,
+) -> Vec<HostTls<'a>> {
+    let namespace = ingress.meta.key.namespace();
+    let mut others: Vec<HostTls<'a>> = Vec::new();
+    for at in ingress.tls_beside(host, first.entry) {
+        let named = ingress.tls.get(at).and_then(|it| it.secret_name.as_deref());
+        let Some(name) = named.filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        let secret: Option<Arc<str>> = Some(format!("{namespace}/{name}").into());
+        let mut known = others.iter();
+        if secret == first.secret || known.any(|other| other.secret == secret) {
+            continue;
+        }
+        let other = HostTls {
+            ingress,
+            secrets: Vec::new(),
+            secret,
+            entry: at,
+        };
+        if others.len() + 1 == SEVERAL_MAX {
+            findings.push(too_many(host, &other));
+            break;
+        }
+        others.push(other);
+    }
+    others
+}
+
 /// The wish for a certificate, where its Ingress names an issuer that is there and nobody else has
 /// provided it.
 fn wish(
@@ -107,7 +216,7 @@ fn wish(
 }
 
 fn judge(reader: &mut Reader<'_>, host: &Host, tls: &HostTls<'_>, findings: &mut Vec<Finding>) {
-    let field = format!("spec.tls[{}].secretName", tls.entry);
+    let field = tls.field();
     let key = &tls.ingress.meta.key;
     let Some(secret) = &tls.secret else {
         if reader.settings().default_certificate.is_none() {
@@ -167,11 +276,51 @@ fn missing(reader: &mut Reader<'_>, tls: &HostTls<'_>, field: String, secret: &s
     Finding::new(Severity::Error, &meta.key, field, message, remedy)
 }
 
+/// The finding about a certificate that is not ordered, since that of a wildcard stands for it.
+fn reused(tls: &HostTls<'_>, own: &str, wildcard: &Host, provided: &Provided) -> Finding {
+    Finding::new(
+        Severity::Info,
+        &tls.ingress.meta.key,
+        tls.field(),
+        format!(
+            "names Secret {own}, which is not there and is not ordered: the certificate of \
+             {wildcard} in Secret {}, which issuer {} has provided, is shown",
+            provided.secret, provided.issuer
+        ),
+        format!("name Secret {}, or create Secret {own}", provided.secret),
+    )
+}
+
+fn too_many(host: &Host, other: &HostTls<'_>) -> Finding {
+    Finding::new(
+        Severity::Warning,
+        &other.ingress.meta.key,
+        other.field(),
+        format!(
+            "names one more Secret for {host} than the {SEVERAL_MAX} that it may have, and those \
+             behind them are without effect"
+        ),
+        "name one Secret for each algorithm of keys",
+    )
+}
+
+impl HostTls<'_> {
+    fn field(&self) -> String {
+        format!("spec.tls[{}].secretName", self.entry)
+    }
+
+    /// Whether the Secret of another entry is that of this one, or is shown beside it.
+    fn shows(&self, other: &HostTls<'_>) -> bool {
+        let mut shown = self.secrets.iter();
+        self.secret == other.secret || shown.any(|secret| other.secret.as_ref() == Some(secret))
+    }
+}
+
 fn conflict(host: &Host, first: &HostTls<'_>, other: &HostTls<'_>) -> Finding {
     Finding::new(
         Severity::Warning,
         &other.ingress.meta.key,
-        format!("spec.tls[{}].secretName", other.entry),
+        other.field(),
         format!(
             "is without effect for {host}, whose certificate the older {} names",
             first.ingress.meta.key

@@ -7,10 +7,9 @@ use myriad_api::{BackendPort, ObjectKind};
 
 use crate::engine::Reader;
 use crate::resolve::destination_rule::{self, SubsetFound};
-use crate::resolve::opened::OpenedService;
 use crate::resolve::upstream::{self, PortFound};
 use crate::resolve::{EXPORT_TO, names, service_entry};
-use crate::settings::NAMES_MAX;
+use crate::settings::{NAMES_MAX, ServiceExports};
 
 /// Why requests to a destination get 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,8 +144,9 @@ fn of_service(
         },
     };
     let (found, service) = reader.exported_port(id, &BackendPort::Number(number));
-    let exports = service.as_deref().map_or(&[][..], OpenedService::exports);
-    seen(reader, id, exports, namespace)?;
+    if let Some(service) = &service {
+        seen(reader, id, service.exports(), namespace)?;
+    }
     match found {
         PortFound::Listed(number) | PortFound::Implied(number) => Ok(Some(number)),
         PortFound::NoService => Ok(None),
@@ -165,7 +165,12 @@ fn of_service(
 /// That it does not, as if the Service were not there.
 fn seen(reader: &Reader<'_>, id: &str, exports: &[Box<str>], namespace: &str) -> Result<(), Lost> {
     let own = id.split_once('/').map_or("", |(own, _)| own);
-    let is_seen = own == namespace || names::is_exported(exports, own, namespace);
+    let settings = reader.settings();
+    let says_enough = !exports.is_empty()
+        || settings.service_exports == ServiceExports::All
+        || namespace == settings.root_namespace();
+    let is_exported = says_enough && names::is_exported(exports, own, namespace);
+    let is_seen = own == namespace || is_exported;
     let view = reader.view();
     if is_seen || (view.is_sidecar() && view.sees(exports, own)) {
         return Ok(());

@@ -14,7 +14,10 @@ use super::scene::{HostScene, Site};
 use super::stream::Holders;
 use super::tls::{self, Clients, Terms};
 use crate::engine::{Output, Reader, Shared, Unit, Wish};
-use crate::resolve::{CREDENTIAL_NAMESPACES, ISSUER, wish};
+use crate::resolve::units::CERTIFICATE;
+use crate::resolve::{
+    CREDENTIAL_NAMESPACES, ISSUER, Several, second_secret, too_long, wish, wish_second,
+};
 
 /// The end of the name of a certificate that is never there: handshakes get an alert. No Secret
 /// has such a name, since it has two slashes.
@@ -74,9 +77,8 @@ pub(super) fn yield_to_older(reader: &mut Reader<'_>, scene: &HostScene<'_>, out
                 ),
                 "leave TLS to one of them",
             ));
-            let certificate = domain.certificate.as_ref();
-            let unit = certificate.map(|name| Unit::certificate(name.text().clone()));
-            output.needs.retain(|need| Some(need) != unit.as_ref());
+            output.needs.retain(|need| !need.is(&CERTIFICATE));
+            output.wishes.retain(|wish| Some(&wish.object) != key);
             output.resources.remove(at);
             return;
         }
@@ -251,9 +253,9 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The certificates of the credentials. One whose Secret is not there leaves its place to
-    /// the others, and stays where there is no other, so that the domain comes with the Secret.
-    /// One that the Gateway may not use is left out.
+    /// The certificates of the credentials, and the one that an issuer provides beside one. Those
+    /// whose Secrets are not there leave their place to the others, and stay, so that the domain
+    /// comes with the Secret. One that the Gateway may not use is left out.
     fn certificates(
         &self,
         reader: &mut Reader<'_>,
@@ -261,8 +263,9 @@ impl Scene<'_> {
         output: &mut Output,
     ) -> Vec<Name> {
         let own = self.site.gateway.meta.key.namespace();
-        let mut found = Vec::new();
-        for credential in &terms.credentials {
+        let mut found: Vec<Arc<str>> = Vec::new();
+        let mut first: Option<Wish> = None;
+        for (at, credential) in terms.credentials.iter().enumerate() {
             let Credential { secret, is_refused } = credential::find(reader, credential, own);
             if is_refused {
                 let field = self.field_of(credential);
@@ -271,7 +274,12 @@ impl Scene<'_> {
                 continue;
             }
             let (secret, wish) = self.wish(reader, credential, secret);
-            if let Some(wish) = wish {
+            let second_of = first.as_ref().filter(|_| at == 1);
+            let second_of = second_of.filter(|first| reader.gives_pair(&first.issuer));
+            if let Some(first) = second_of.filter(|_| wish.is_some()) {
+                output.wishes.extend(wish_second(reader, first, &secret));
+            } else if let Some(wish) = wish {
+                first = first.or_else(|| (at == 0).then(|| wish.clone()));
                 output.wishes.push(wish);
             } else if reader.secret_names(&secret).is_none() {
                 let end = format!("so {} answers no handshake by it", self.host);
@@ -279,10 +287,39 @@ impl Scene<'_> {
                     .findings
                     .push(self.no_secret(reader, credential, &secret, &end));
             }
-            output.needs.push(Unit::certificate(secret.clone()));
-            found.push(Name::new(secret));
+            found.push(secret);
         }
-        found
+        if let (Some(first), [_]) = (&first, &*terms.credentials)
+            && let Some(second) = second_secret(reader, first, None)
+        {
+            output.findings.extend(too_long(first, &second));
+            output.wishes.extend(wish_second(reader, first, &second));
+            found.push(second);
+        }
+        let needed = found.iter().cloned();
+        output.needs.extend(needed.map(Unit::certificate));
+        self.arranged(reader, &terms.credentials, found, output)
+    }
+
+    /// Certificates in the order in which clients are shown them.
+    fn arranged(
+        &self,
+        reader: &mut Reader<'_>,
+        credentials: &[Box<str>],
+        secrets: Vec<Arc<str>>,
+        output: &mut Output,
+    ) -> Vec<Name> {
+        let several = Several::of(reader, self.host, secrets);
+        // What an issuer provides is of the right algorithm once it is renewed.
+        if credentials.len() > 1 {
+            let key = &self.site.gateway.meta.key;
+            for spare in &several.spare {
+                let field = "tls.credentialNames";
+                let field = entrance::field(reader, key, self.way.server, field);
+                output.findings.push(spare.finding(key, field, self.host));
+            }
+        }
+        several.secrets.into_iter().map(Name::new).collect()
     }
 
     /// The Secret of a credential, and the wish for its certificate where the Gateway names an

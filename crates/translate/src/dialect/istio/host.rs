@@ -15,8 +15,9 @@ use super::routes::{self, Ground};
 use super::scene::{HostScene, Site, Tenant, foreign};
 use super::{below, binding, credential, domain, stream, tenants};
 use crate::engine::{Output, Reader, Shared, namespace_of};
-use crate::resolve::losers::{self, Loss};
+use crate::resolve::losers::Loss;
 use crate::resolve::names::{self, broader};
+use crate::resolve::proof;
 use crate::resolve::{Above, Claim, Claims};
 
 /// The status of a redirect to HTTPS.
@@ -78,10 +79,11 @@ pub(crate) fn add_host(
     let mut tenants = tenants::gather(reader, (host, owner), sites, output);
     if let Some(owner) = owner {
         let strangers = tenants::strangers(reader, &scene, owner, &tenants);
-        losers::tell(host, Some(&owner.key), strangers, output);
+        let has_it = Some(&owner.key);
+        proof::tell(reader.settings(), host, has_it, strangers, output);
     }
     tenants::leave_shades(&scene, &mut tenants, output);
-    tenants::keep_owner(&scene, &mut tenants, output);
+    tenants::keep_owner(reader, &scene, &mut tenants, output);
     tenants::keep_ports(reader, &scene, &mut tenants, output);
     below::add(reader, shared, (&scene, &tenants), &mut holders, output);
     add_redirect(reader, host, sites, &tenants, output);
@@ -156,7 +158,7 @@ pub(crate) fn lost(reader: &mut Reader<'_>, loss: &Loss) -> Option<Finding> {
             of_name.unwrap_or_else(|| "spec.hosts".to_owned())
         }
     };
-    Some(foreign(key, &field, host, owner))
+    Some(foreign(key, &field, host, owner, reader.settings()))
 }
 
 /// The claim of a VirtualService, which has a host no longer than the Gateways by which it enters

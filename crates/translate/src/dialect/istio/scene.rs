@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use myriad_api::istio::{Gateway, VirtualService};
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::Host;
 
 use super::binding;
 use super::entrance::{Door, Entrance};
 use super::service_names::ServiceNames;
-use crate::resolve::{Above, Claim, Claims, Shade, names};
+use crate::resolve::{Above, Claim, Claims, Shade, names, proof};
+use crate::settings::Settings;
 
 /// A Gateway as one host sees it.
 pub(crate) struct Site {
@@ -122,15 +123,27 @@ pub(crate) fn lost_to(key: &ObjectKey, field: &str, host: &Host, shade: &Shade) 
 }
 
 /// The finding about an object on a host of another namespace.
-pub(crate) fn foreign(key: &ObjectKey, field: &str, host: &Host, owner: &ObjectKey) -> Finding {
+pub(crate) fn foreign(
+    key: &ObjectKey,
+    field: &str,
+    host: &Host,
+    owner: &ObjectKey,
+    settings: &Settings,
+) -> Finding {
+    let by = match owner.kind {
+        ObjectKind::HostProof => proof::had_by(owner, settings),
+        _ => owner.to_string(),
+    };
+    let remedy = proof::remedy(key.namespace(), host, settings);
+    let usual = || "use another host, or serve with --host-sharing=cluster".to_owned();
     Finding::new(
         Severity::Error,
         key,
         field,
         format!(
-            "is without effect on {host}, which belongs to namespace {} by {owner}",
+            "is without effect on {host}, which belongs to namespace {} by {by}",
             owner.namespace()
         ),
-        "use another host, or serve with --host-sharing=cluster",
+        remedy.unwrap_or_else(usual),
     )
 }

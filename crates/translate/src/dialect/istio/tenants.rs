@@ -14,7 +14,7 @@ use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
 use crate::engine::{Output, Reader, namespace_of};
 use crate::resolve::losers::{self, LOSERS_MAX};
 use crate::resolve::names::{self, broader};
-use crate::resolve::{Claim, Shade};
+use crate::resolve::{Claim, Shade, proof};
 use crate::settings::HostSharing;
 
 /// The VirtualServices on a host, the oldest first. Where it has an owner, those of others that
@@ -195,11 +195,16 @@ pub(super) fn leave_shades(scene: &HostScene<'_>, tenants: &mut [Tenant], output
 /// Leaves the VirtualServices of the namespace that the host belongs to. A Gateway to which it
 /// belongs lets others in: those that its servers name, and otherwise the namespace of the oldest.
 /// Plain connections of a port belong to its Gateway alone.
-pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, output: &mut Output) {
+pub(super) fn keep_owner(
+    reader: &Reader<'_>,
+    scene: &HostScene<'_>,
+    tenants: &mut Vec<Tenant>,
+    output: &mut Output,
+) {
     let (host, Some(owner)) = (scene.host, &scene.owner) else {
         return;
     };
-    let (findings, mut lost, mut untold) = (&mut output.findings, 0, None);
+    let (settings, mut lost, mut untold) = (reader.settings(), 0, None);
     let sites = scene.sites.iter().filter(|site| site.is_own);
     let keys = sites.map(|site| &site.gateway.meta.key);
     let keys = keys.filter(|key| owner.is_of(key.namespace()));
@@ -208,8 +213,13 @@ pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, outpu
         tenant.entrances.retain(|(_, way)| is_of_port(host, way));
         let key = &tenant.service.meta.key;
         lost += 1;
+        if tenant.is_exact(host) {
+            let loser = [reader.claim(&tenant.service.meta, host)];
+            proof::note(settings, host, (owner, &loser[..]), output);
+        }
         if lost <= LOSERS_MAX {
-            findings.push(foreign(key, &tenant.field(host), host, owner));
+            let finding = foreign(key, &tenant.field(host), host, owner, settings);
+            output.findings.push(finding);
         } else if untold.is_none() {
             untold = Some((key.clone(), owner.clone()));
         }
@@ -246,7 +256,8 @@ pub(super) fn keep_owner(scene: &HostScene<'_>, tenants: &mut Vec<Tenant>, outpu
     }
     if let Some((key, owner)) = untold {
         let count = lost - LOSERS_MAX;
-        findings.push(losers::untold(&key, host, Some(&owner), count));
+        let finding = losers::untold(&key, host, Some(&owner), count);
+        output.findings.push(finding);
     }
     tenants.retain(|tenant| !tenant.entrances.is_empty());
 }

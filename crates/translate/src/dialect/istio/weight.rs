@@ -70,6 +70,8 @@ pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
         | Object::Pod(_)
         | Object::ConfigMap(_)
         | Object::Order(_)
+        | Object::OnDemand(_)
+        | Object::HostProof(_)
         | Object::Issuer(_) => return None,
     })
 }

@@ -53,17 +53,20 @@ impl CaptureKey {
 }
 
 impl Voice {
+    /// All that there may be.
+    pub(super) fn all() -> impl Iterator<Item = Voice> {
+        Spoken::ALL.into_iter().flat_map(|spoken| {
+            let whose = [false, true].into_iter();
+            whose.map(move |is_strangers| Voice {
+                spoken,
+                is_strangers,
+            })
+        })
+    }
+
     /// The number among those of a listener.
     pub(super) fn number(self) -> u8 {
         self.spoken as u8 | if self.is_strangers { STRANGERS } else { 0 }
-    }
-
-    /// The voice of a number.
-    pub(super) fn of_number(number: u8) -> Option<Self> {
-        Some(Voice {
-            spoken: Spoken::of_number(number & !STRANGERS)?,
-            is_strangers: number & STRANGERS != 0,
-        })
     }
 }
 
@@ -88,6 +91,16 @@ fn protocol(voices: &[Voice]) -> Option<ListenerProtocol> {
     })
 }
 
+/// Whether strangers alone have HTTP spoken where all would be bytes without them. It is looked for
+/// at the addresses of their Services then, and nobody else's server waits until it is.
+fn detects_hosts(voices: &[Voice]) -> bool {
+    let is_strangers = |it: &&Voice| it.is_strangers && it.spoken == Spoken::Http;
+    let others = voices.iter().filter(|it| !is_strangers(it));
+    let others: Vec<Voice> = others.copied().collect();
+    let is_bytes = matches!(protocol(&others), None | Some(ListenerProtocol::Tcp));
+    is_bytes && protocol(voices) == Some(ListenerProtocol::Detected)
+}
+
 /// Translates a listener by all that is said of it.
 pub(super) fn translate(reader: &mut Reader<'_>, key: &CaptureKey, voices: &[Voice]) -> Output {
     let mut output = Output::default();
@@ -97,12 +110,17 @@ pub(super) fn translate(reader: &mut Reader<'_>, key: &CaptureKey, voices: &[Voi
     let address = key.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
     let address = SocketAddr::new(address, key.port);
     let name = key.name();
-    let value = listener(
+    let mut value = listener(
         address,
         protocol,
         CaptureDirection::Outbound,
         MutualTls::None,
     );
+    if let Value::Listener(listener) = &mut value
+        && let Some(capture) = &mut listener.capture
+    {
+        capture.detects_hosts = detects_hosts(voices);
+    }
     push(&mut output, name.clone(), value);
     // An address of its own is for those who have it alone.
     if key.address.is_some() || !reader.allows_any() {
@@ -186,7 +204,11 @@ pub(super) fn listener(
         tls: false,
         default_certificate: None,
         protocol,
-        capture: Some(Capture { direction, mutual }),
+        capture: Some(Capture {
+            direction,
+            mutual,
+            detects_hosts: false,
+        }),
     }))
 }
 
@@ -245,23 +267,38 @@ fn push(output: &mut Output, name: Name, value: Value) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use myriad_model::ListenerProtocol;
 
-    use super::{Voice, protocol};
+    use super::{Voice, detects_hosts, protocol};
     use crate::resolve::Spoken;
+
+    fn voices(own: &[Spoken], strangers: &[Spoken]) -> Vec<Voice> {
+        let voice = |spoken: &Spoken, is_strangers| Voice {
+            spoken: *spoken,
+            is_strangers,
+        };
+        let own = own.iter().map(|it| voice(it, false));
+        let all = own.chain(strangers.iter().map(|it| voice(it, true)));
+        all.collect()
+    }
+
+    #[test]
+    fn http_of_strangers_alone_is_looked_for_at_their_addresses() {
+        use Spoken::{Http, Tcp, Tls, Unknown};
+        let of = |own: &[Spoken], strangers: &[Spoken]| detects_hosts(&voices(own, strangers));
+        assert!(of(&[], &[Http]) && of(&[], &[Http, Tcp]) && of(&[Tcp], &[Http, Tcp]));
+        for own in [&[Http][..], &[Unknown], &[Tls], &[Http, Tcp]] {
+            assert!(!of(own, &[Http]), "{own:?}");
+        }
+        assert!(!of(&[], &[]) && !of(&[], &[Tcp]) && !of(&[], &[Tcp, Tls]) && !of(&[Http], &[]));
+    }
 
     #[test]
     fn strangers_decide_for_nobody_what_a_port_speaks() {
         use ListenerProtocol::{Detected, Http, Tcp};
-        let of = |own: &[Spoken], strangers: &[Spoken]| {
-            let voice = |spoken: &Spoken, is_strangers| Voice {
-                spoken: *spoken,
-                is_strangers,
-            };
-            let own = own.iter().map(|it| voice(it, false));
-            let all = own.chain(strangers.iter().map(|it| voice(it, true)));
-            protocol(&all.collect::<Vec<_>>())
-        };
+        let of = |own: &[Spoken], strangers: &[Spoken]| protocol(&voices(own, strangers));
         assert_eq!(of(&[], &[]), None);
         assert_eq!(of(&[Spoken::Http], &[]), Some(Http));
         assert_eq!(of(&[Spoken::Http], &[Spoken::Http]), Some(Http));
@@ -272,20 +309,14 @@ mod tests {
         assert_eq!(of(&[Spoken::Tcp], &[Spoken::Tls]), Some(Tcp));
         assert_eq!(of(&[Spoken::Tcp, Spoken::Tls], &[]), Some(Detected));
         assert_eq!(of(&[], &[Spoken::Tcp, Spoken::Tls]), Some(Detected));
-        // The ports of HTTP are everybody's.
+        // At the ports of HTTP theirs is looked for, at their addresses.
         assert_eq!(of(&[Spoken::Tcp], &[Spoken::Http]), Some(Detected));
     }
 
     #[test]
-    fn a_voice_is_that_of_its_number() {
-        for spoken in [Spoken::Http, Spoken::Tls, Spoken::Tcp, Spoken::Unknown] {
-            for is_strangers in [false, true] {
-                let voice = Voice {
-                    spoken,
-                    is_strangers,
-                };
-                assert_eq!(Voice::of_number(voice.number()), Some(voice));
-            }
-        }
+    fn each_voice_has_a_number_of_its_own() {
+        let numbers: BTreeSet<u8> = Voice::all().map(Voice::number).collect();
+        assert_eq!(numbers.len(), Voice::all().count());
+        assert_eq!(numbers.len(), 2 * Spoken::ALL.len());
     }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use myriad_api::istio::{ServiceEntry, VirtualService};
-use myriad_api::{Finding, Object, ObjectKey, ObjectKind, ServicePort, Severity};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Host, Name, Origin, OriginKind, Resource, StreamRoute, Underscores, Value};
 
 use super::CaptureKey;
 use super::blocks::overlap;
 use super::captured::{self, Voice};
+use super::endpoints;
 use super::owned::{self, Addresses, HostEffect};
 use super::strangers::{self, Author};
 use crate::dialect::istio::entrance::{Door, Entrance};
@@ -34,6 +35,9 @@ const AUTHOR_RANKS: u64 = 1 << 40;
 
 /// The ranks of stream routes of one class. In each the older ones go first.
 const CLASS_RANKS: u64 = 1 << 60;
+
+/// The class that stream routes of ServiceEntries of strangers begin with.
+const STRANGERS_CLASS: u64 = 8;
 
 /// One port of one host.
 struct Site<'a> {
@@ -96,7 +100,8 @@ fn add_service(reader: &mut Reader<'_>, service: &OpenedService, output: &mut Ou
         hosts.extend(below);
     }
     hosts.extend(service.addresses.iter().map(IpAddr::to_string));
-    let hosts: Vec<Host> = hosts.iter().filter_map(|it| Host::parse(it).ok()).collect();
+    let hosts = hosts.iter().filter_map(|it| Host::of_name(it).ok());
+    let hosts: Vec<Host> = hosts.collect();
     let mut known = BTreeSet::new();
     for port in &service.ports {
         let is_tcp = port.protocol.as_deref().is_none_or(|it| it == "TCP");
@@ -114,9 +119,15 @@ fn add_service(reader: &mut Reader<'_>, service: &OpenedService, output: &mut Ou
             true => strangers::by_addresses(spoken, port.port),
             false => spoken,
         };
-        let ranges = match service.is_headless && spoken != Spoken::Http {
-            true => endpoints(reader, (key.id(), author), port),
+        // Where nobody else speaks HTTP, connections to a stranger's Pods are bytes to them.
+        let may_be_bytes = spoken != Spoken::Http || author.is_stranger();
+        let ranges = match service.is_headless && may_be_bytes {
+            true => endpoints::of(reader, (key.id(), author), port),
             false => Vec::new(),
+        };
+        let spoken = match spoken == Spoken::Http && !ranges.is_empty() {
+            true => Spoken::Unknown,
+            false => spoken,
         };
         let site = Site {
             key,
@@ -206,57 +217,6 @@ fn imports(reader: &Reader<'_>, namespace: &str, host: &str, port: u16) -> bool 
     reader.view().imports(namespace, host, port)
 }
 
-/// The addresses of the endpoints that a port of a Service without address has; of a stranger's
-/// those of Pods of its namespace alone, since anybody may write any address into EndpointSlices.
-fn endpoints(
-    reader: &mut Reader<'_>,
-    (id, author): (&Arc<str>, Author),
-    port: &ServicePort,
-) -> Vec<IpNet> {
-    let mut found = BTreeSet::new();
-    let slices = reader.slices(id);
-    let mut listed = slices.ports(&port.name);
-    listed.dedup_by_key(|port| port.slice);
-    for head in listed.iter().filter_map(|port| slices.head(port.slice)) {
-        if let Some(slice) = reader.slice(&head.id) {
-            reader.count_entries(slice.endpoints.len());
-            for endpoint in slice.endpoints.iter() {
-                let Some(address) = endpoint.address else {
-                    continue;
-                };
-                let pod = (slice.meta.key.namespace(), endpoint.pod.as_deref());
-                if !author.is_stranger() || is_pod(reader, pod, address) {
-                    found.insert(IpNet::from(address));
-                }
-            }
-        }
-    }
-    found.into_iter().collect()
-}
-
-/// Whether a Pod of a namespace has an address.
-fn is_pod(
-    reader: &mut Reader<'_>,
-    (namespace, name): (&str, Option<&str>),
-    address: IpAddr,
-) -> bool {
-    let pod = name.and_then(|name| reader.pod(&format!("{namespace}/{name}")));
-    let known = pod.and_then(|pod| pod.address);
-    known.is_some_and(|known| known.to_canonical() == address.to_canonical())
-}
-
-/// The addresses of endpoints, which are sorted, that lie within blocks.
-fn within(endpoints: &[IpNet], blocks: &[IpNet]) -> Box<[IpNet]> {
-    let blocks = IpNet::aggregate(&blocks.to_vec());
-    let mut found: Vec<IpNet> = Vec::new();
-    for block in blocks {
-        let from = endpoints.partition_point(|it| it.addr() < block.network());
-        let to = endpoints.partition_point(|it| it.addr() <= block.broadcast());
-        found.extend(endpoints.get(from..to).unwrap_or_default());
-    }
-    found.into()
-}
-
 /// The rank of a rule of a VirtualService within its class, by that among all stream routes: its
 /// age and its place, without that of the VirtualService among those on the host, which is alone.
 fn rule_rank(rank: u64) -> u64 {
@@ -293,9 +253,13 @@ impl Site<'_> {
         output.needs.push(Unit::upstream(self.upstream.clone()));
         for key in keys {
             let is_own = key.address.is_some();
+            let is_strangers = !is_own && self.author.is_stranger();
             let voice = Voice {
-                spoken: self.spoken,
-                is_strangers: !is_own && self.author.is_stranger(),
+                spoken: match is_strangers {
+                    true => self.shared(),
+                    false => self.spoken,
+                },
+                is_strangers,
             };
             if is_own || self.may_share() {
                 output.needs.push(Unit::spoken(&key, voice));
@@ -306,7 +270,17 @@ impl Site<'_> {
     /// Whether it has a say on what the listener of its port speaks that all addresses share. Its
     /// routes are there in any case, for whoever else has HTTP or TLS spoken there.
     fn may_share(&self) -> bool {
-        !self.author.is_stranger() || strangers::may_share(self.spoken, self.port)
+        !self.author.is_stranger() || strangers::may_share(self.shared(), self.port)
+    }
+
+    /// The protocol that it speaks on a listener that all addresses share. There a stranger has
+    /// nothing found out but HTTP to his Pods, which is bytes to them where it is not looked for.
+    fn shared(&self) -> Spoken {
+        let is_found_out = self.spoken == Spoken::Unknown && !self.ranges.is_empty();
+        match is_found_out && self.author.is_stranger() {
+            true => Spoken::Http,
+            false => self.spoken,
+        }
     }
 
     /// Whether its addresses have listeners of their own. Requests say by themselves which host
@@ -459,6 +433,7 @@ impl Site<'_> {
                 if !self.narrow(host, stream_route) {
                     continue;
                 }
+                self.stand_behind(stream_route);
                 is_named |= has_names;
             }
             output.resources.push((name, resource));
@@ -476,6 +451,7 @@ impl Site<'_> {
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
         let mut stream_route = captured::stream_route(listeners.clone(), rank, upstreams);
         self.narrow(host, &mut stream_route);
+        self.stand_behind(&mut stream_route);
         if self.spoken == Spoken::Tls && self.is_service() && self.addresses.is_empty() {
             // By its names too, lest those of others go before its addresses.
             let mut named = stream_route.clone();
@@ -515,6 +491,15 @@ impl Site<'_> {
         }
     }
 
+    /// A name of a stranger takes no connection to an address that a Service, the caller or the
+    /// operator has.
+    fn stand_behind(&self, stream_route: &mut StreamRoute) {
+        let is_strangers = self.author.is_stranger() && !self.is_service();
+        if is_strangers && !stream_route.hosts.is_empty() {
+            stream_route.behind = STRANGERS_CLASS * CLASS_RANKS;
+        }
+    }
+
     /// On a listener of all addresses, a stream route is for those of the site alone; one without
     /// addresses is known by the name in the handshake. Returns whether it is for any.
     fn narrow(&self, host: &Host, stream_route: &mut StreamRoute) -> bool {
@@ -530,7 +515,7 @@ impl Site<'_> {
             all.dedup();
             *destinations = match (destinations.is_empty(), self.is_service()) {
                 (true, _) => all.into(),
-                (false, true) => within(self.ranges, destinations),
+                (false, true) => endpoints::within(self.ranges, destinations),
                 (false, false) => overlap(&all, destinations).into(),
             };
             if destinations.is_empty() {

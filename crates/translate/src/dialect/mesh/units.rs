@@ -36,7 +36,10 @@ pub(crate) static ELSEWHERE: UnitKind = UnitKind {
 
 /// That something is spoken where sidecars capture connections.
 pub(crate) static SPOKEN: UnitKind = UnitKind {
-    bond: Bond::READ,
+    bond: Bond {
+        is_read_by_view: true,
+        ..Bond::READ
+    },
     ..UnitKind::needed("spoken", 14)
 };
 
@@ -44,6 +47,7 @@ pub(crate) static SPOKEN: UnitKind = UnitKind {
 pub(crate) static CAPTURED: UnitKind = UnitKind {
     stores_all: true,
     in_turns: true,
+    parts_alone: true,
     ..UnitKind::needed("captured", 15)
 };
 
@@ -75,13 +79,13 @@ impl Unit {
     }
 }
 
-/// Where the connections of a unit were meant to go, and what is spoken there.
-fn capture(unit: &Unit) -> Option<(CaptureKey, Option<Voice>)> {
+/// Where the connections of a unit were meant to go.
+fn capture(unit: &Unit) -> Option<CaptureKey> {
     match unit.key() {
-        UnitKey::Capture(address, port, voice) => {
-            let (address, port) = (*address, *port);
-            Some((CaptureKey { address, port }, Voice::of_number(*voice)))
-        }
+        UnitKey::Capture(address, port, _) => Some(CaptureKey {
+            address: *address,
+            port: *port,
+        }),
         _ => None,
     }
 }
@@ -104,7 +108,7 @@ pub(crate) fn translate_elsewhere(reader: &mut Reader<'_>, _: &Unit) -> Output {
 
 /// Translates that something is spoken on a listener.
 pub(crate) fn translate_spoken(_: &mut Reader<'_>, unit: &Unit) -> Output {
-    let needs = capture(unit).map(|(key, _)| Unit::captured(&key));
+    let needs = capture(unit).map(|key| Unit::captured(&key));
     Output {
         needs: needs.into_iter().collect(),
         ..Output::default()
@@ -113,10 +117,12 @@ pub(crate) fn translate_spoken(_: &mut Reader<'_>, unit: &Unit) -> Output {
 
 /// Translates a listener, by what is spoken on it in the view.
 pub(crate) fn translate_captured(reader: &mut Reader<'_>, unit: &Unit) -> Output {
-    let Some((key, _)) = capture(unit) else {
+    let Some(key) = capture(unit) else {
         return Output::default();
     };
-    let needers = reader.needers().filter(|it| it.is(&SPOKEN));
-    let voices: Vec<Voice> = needers.filter_map(|it| capture(it)?.1).collect();
+    // Each is asked for, whether anybody says it or not, so that a new one parts no view from
+    // others but those in which it is said.
+    let is_heard = |voice: &Voice| reader.is_needed_by(&Unit::spoken(&key, *voice));
+    let voices: Vec<Voice> = Voice::all().filter(is_heard).collect();
     captured::translate(reader, &key, &voices)
 }

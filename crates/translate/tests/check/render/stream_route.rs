@@ -34,6 +34,9 @@ pub(super) fn text(stream_route: &StreamRoute) -> String {
         " -> {shares} on [{}]",
         joined(&stream_route.listeners)
     );
+    if stream_route.behind > 0 {
+        text.push_str(" behind addresses");
+    }
     let usual = (Duration::from_secs(3_600), Duration::from_secs(10));
     if (stream_route.idle_timeout, stream_route.connect_timeout) != usual {
         let (idle, connect) = (stream_route.idle_timeout, stream_route.connect_timeout);

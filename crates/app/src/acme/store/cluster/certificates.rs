@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use myriad_api::{Object, ObjectKind};
 use myriad_base::clock;
+use myriad_model::on_demand_host;
 use myriad_pki::acme::{HeldCertificate, IssuedChain, Order, StepTrouble};
 use myriad_source::kubernetes::CallError;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ const RIGHTS_MAX: usize = 4_096;
 const VERBS: [&str; 2] = ["create", "patch"];
 
 /// The Secret of a certificate as it is found.
-enum Found {
+pub(super) enum Found {
     /// There is none.
     Absent,
     /// Somebody else has written it.
@@ -51,6 +52,10 @@ impl ClusterStore {
     pub(in crate::acme::store) async fn admit(&self, order: &Order) -> Result<(), StepTrouble> {
         let known = self.0.known.borrow().get(&order.id).cloned();
         self.0.begun.borrow_mut().insert(order.id.clone(), known);
+        if on_demand_host(&order.id).is_some() {
+            // It is kept where orders are.
+            return Ok(());
+        }
         let (namespace, _) = parts(&order.id);
         let may = self.may_write(namespace).await;
         match may.map_err(|error| StepTrouble::Local(error.to_string()))? {
@@ -104,6 +109,9 @@ impl ClusterStore {
         order: &Order,
         issued: &IssuedChain,
     ) -> io::Result<KeptCertificate> {
+        if let Some(host) = on_demand_host(&order.id) {
+            return self.keep_on_demand(host, order, issued).await;
+        }
         let (namespace, name) = parts(&order.id);
         let (secret, client) = (written(order, issued), &self.0.site.client);
         let held = Object::from_json(ObjectKind::Secret, &secret.to_string());
@@ -148,12 +156,15 @@ impl ClusterStore {
     }
 
     /// Notes a certificate, so that the watch tells nothing new of it.
-    fn know(&self, id: &Arc<str>, held: &HeldCertificate) {
+    pub(super) fn know(&self, id: &Arc<str>, held: &HeldCertificate) {
         let held = Arc::new(held.clone());
         self.0.known.borrow_mut().insert(id.clone(), held);
     }
 
     async fn look(&self, id: &str) -> Result<Found, CallError> {
+        if let Some(host) = on_demand_host(id) {
+            return self.look_on_demand(host).await;
+        }
         let (namespace, name) = parts(id);
         let body = match self.0.site.client.secret_json(namespace, name).await {
             Ok(body) => body,

@@ -26,6 +26,16 @@ pub(super) const PROOF: &str = "proof";
 /// The label of orders, with its value.
 pub(in crate::acme) const ORDER_LABEL: (&str, &str) = (LABEL, "order");
 
+/// The label of certificates on demand, with its value, and that of what is wished of them.
+pub(in crate::acme) const ON_DEMAND_LABEL: (&str, &str) = (LABEL, "on-demand");
+pub(in crate::acme) const WISH_LABEL: (&str, &str) = (LABEL, "wish");
+
+/// The label of budgets, with its value.
+pub(super) const SPENT_LABEL: (&str, &str) = (LABEL, "budget");
+
+/// The key in a Secret of a budget: its text.
+pub(super) const SPENT_TEXT: &str = "spent";
+
 /// An order as it is kept.
 pub(in crate::acme) struct KeptOrder {
     /// The order.

@@ -1,14 +1,16 @@
 //! A store, and leaders that follow each other or believe to lead at the same time.
 
 mod api;
+mod on_demand;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::{Batch, Change, Object, ObjectKind};
 use myriad_base::metrics::Metrics;
-use myriad_pki::acme::{Order, OrderKey, OrderStage, StepTrouble};
+use myriad_pki::acme::{Order, OrderKey, OrderStage, SpentBudget, StepTrouble};
 use serde_json::json;
 use tokio::task::LocalSet;
 
@@ -256,7 +258,8 @@ async fn a_secret_of_somebody_else_is_left_alone_and_one_of_an_issuer_is_renewed
     };
     let held = crate::acme::secret::held_in(&object).unwrap();
     assert_eq!(held.ari, renewed.held.ari);
-    assert_eq!(held.placed_at, Some(5));
+    // Whoever may write there could say anything of it.
+    assert_eq!(held.placed_at, None);
 }
 
 #[tokio::test]
@@ -352,4 +355,83 @@ async fn an_account_has_the_key_that_was_kept_first_and_is_found_again() {
     assert_eq!(other.store.account_key("k").await.unwrap(), known);
     let secrets: Vec<String> = api.lock().secrets.keys().cloned().collect();
     assert_eq!(secrets, ["myriad/myriad-account-k"]);
+}
+
+/// An order that is to be placed, and what is spent with it.
+fn spending(noted_at: i64, domain: &str) -> Order {
+    let mut placing = order(OrderStage::Placing);
+    let far = i64::MAX / 2 + noted_at;
+    placing.spent = Some(Arc::new(SpentBudget {
+        directory: placing.directory.clone(),
+        noted_at,
+        whole_at: far,
+        domains: [(domain.into(), far)].into(),
+    }));
+    placing
+}
+
+#[tokio::test]
+async fn what_orders_have_spent_outlives_them_where_no_tenant_writes() {
+    let api = Api::default();
+    let first = Leader::new(&api).await;
+    assert!(first.store.spent().await.unwrap().is_empty());
+    for order in [spending(2, "b.example"), spending(1, "a.example")] {
+        first.store.keep_order(&order).await.unwrap();
+    }
+    let run = LocalSet::new();
+    run.run_until(async {
+        first.store.drop_soon(&"shop/web".into());
+        settles(&api, 1).await;
+    })
+    .await;
+    let names: Vec<String> = api.lock().secrets.keys().cloned().collect();
+    assert!(names[0].starts_with("myriad/myriad-budget-"), "{names:?}");
+    // The next leader knows it, and one that believes to lead takes nothing away.
+    let next = Leader::new(&api).await;
+    let spent = next.store.spent().await.unwrap();
+    assert_eq!((spent.len(), spent[0].noted_at), (1, 2));
+    assert_eq!(spent[0].domains.len(), 2);
+    next.store
+        .keep_order(&spending(3, "c.example"))
+        .await
+        .unwrap();
+    let writes = api.lock().writes.len();
+    first
+        .store
+        .keep_spent(spending(1, "d.example").spent.as_ref().unwrap())
+        .await
+        .unwrap();
+    assert!(api.lock().writes.len() > writes);
+    let last = Leader::new(&api).await.store.spent().await.unwrap();
+    assert_eq!((last[0].noted_at, last[0].domains.len()), (3, 4));
+    // What is known already is not written again.
+    let writes = api.lock().writes.len();
+    next.store
+        .keep_spent(spending(3, "c.example").spent.as_ref().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(api.lock().writes.len(), writes);
+}
+
+#[tokio::test]
+async fn budgets_that_are_whole_again_are_forgotten() {
+    let api = Api::default();
+    let leader = Leader::new(&api).await;
+    let mut order = spending(1, "a.example");
+    order.spent = order.spent.map(|spent| {
+        Arc::new(SpentBudget {
+            whole_at: 2,
+            domains: [("a.example".into(), 2)].into(),
+            ..(*spent).clone()
+        })
+    });
+    leader
+        .store
+        .keep_spent(order.spent.as_ref().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(api.count(), 1);
+    let next = Leader::new(&api).await;
+    assert!(next.store.spent().await.unwrap().is_empty());
+    assert_eq!(api.count(), 0);
 }

@@ -53,4 +53,16 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Look("look for Services with clusterIP None and HTTP at other ports"),
     },
+    ChangedDefault {
+        line: "holds on ports of plain TCP as well",
+        change: "streams of plain TCP begin with a header where --proxy-protocol names their port",
+        setting: "--proxy-protocol",
+        sign: Sign::Look("look for ports of plain TCP behind --proxy-protocol=all"),
+    },
+    ChangedDefault {
+        line: "Of several certificates of a host",
+        change: "of several certificates of a host, clients that can verify ECDSA get that",
+        setting: "",
+        sign: Sign::Look("look for hosts in two entries of tls, and for credentialNames"),
+    },
 ];

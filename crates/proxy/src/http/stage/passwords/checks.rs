@@ -11,6 +11,7 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use myriad_base::clock::{self, Instant};
+use myriad_base::log::sparse::SparseLines;
 use myriad_base::log::suppressed::Topic;
 use myriad_model::Version;
 use tokio::task::spawn_blocking;
@@ -19,7 +20,6 @@ use tokio::time::timeout;
 use super::hash;
 use super::turns::{CheckTurns, CheckWait};
 use crate::limits;
-use crate::telemetry::sparse::SparseLines;
 
 /// The lines about passwords that cannot be verified.
 static LINES: SparseLines = SparseLines::untold();

@@ -39,7 +39,14 @@ pub fn is_mail_address(text: &str) -> bool {
 /// Whether a text is a URL by which something is asked over TLS: without a user, and without a
 /// fragment, which nobody is sent.
 pub(super) fn is_url(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("https://") else {
+    text.starts_with("https://") && is_question(text)
+}
+
+/// Whether a text is a URL by which something is asked over TLS or in plain text: without a user,
+/// and without a fragment, which nobody is sent.
+pub(super) fn is_question(text: &str) -> bool {
+    let rest = text.strip_prefix("https://");
+    let Some(rest) = rest.or_else(|| text.strip_prefix("http://")) else {
         return false;
     };
     let host = rest.split(['/', '?']).next().unwrap_or_default();
@@ -103,6 +110,9 @@ mod tests {
         ] {
             assert!(!is_url(url), "{url}");
         }
+        assert!(is_question("http://ask.example:8080/check?a=b"));
+        assert!(is_question("https://ask.example") && !is_question("ftp://ask.example"));
+        assert!(!is_question("http://") && !is_question("http://a@ask.example/"));
         assert!(directory_named("letsencrypt").is_some_and(is_url));
         assert_eq!(directory_named("letsencrypt.org"), None);
     }

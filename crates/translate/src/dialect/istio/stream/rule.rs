@@ -122,6 +122,7 @@ pub(crate) fn blank() -> StreamRoute {
         sources: Box::default(),
         destinations: Box::default(),
         rank: 0,
+        behind: 0,
         terminate: false,
         upstreams: Box::default(),
         idle_timeout: IDLE_TIMEOUT,

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use myriad_base::task;
-use myriad_source::kubernetes::{Access, Client};
+use myriad_source::kubernetes::Client;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+
+use crate::fake_api;
 
 /// The server.
 #[derive(Clone, Default)]
@@ -29,54 +28,13 @@ pub(super) struct State {
 impl Api {
     /// Begins to serve, and returns its client.
     pub(super) async fn start(&self) -> Client {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let uri = format!("http://{}", listener.local_addr().unwrap());
         let api = self.clone();
-        drop(task::spawn("fake API", async move {
-            while let Ok((tcp, _)) = listener.accept().await {
-                let api = api.clone();
-                drop(task::spawn("fake call", async move {
-                    // A client that hangs up is no failure of the server.
-                    drop(api.answer(tcp).await);
-                }));
-            }
-        }));
-        let access = Access::Plain(uri.parse().unwrap());
-        Client::new(&access, Arc::default()).await.unwrap()
-    }
-
-    async fn answer(&self, tcp: TcpStream) -> std::io::Result<()> {
-        let mut tcp = BufReader::new(tcp);
-        let (mut line, mut length) = (String::new(), 0);
-        tcp.read_line(&mut line).await?;
-        loop {
-            let mut field = String::new();
-            tcp.read_line(&mut field).await?;
-            if field.trim().is_empty() {
-                break;
-            }
-            let field = field.to_ascii_lowercase();
-            if let Some(value) = field.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        tcp.read_exact(&mut body).await?;
-        let body = serde_json::from_slice(&body).unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let (method, path) = (words.next().unwrap(), words.next().unwrap());
-        let (status, answer) = self.lock().call(method, path, &body);
-        if status == 0 {
-            return Ok(());
-        }
-        let answer = answer.to_string();
-        let head = format!(
-            "HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n",
-            answer.len()
-        );
-        tcp.write_all(head.as_bytes()).await?;
-        tcp.write_all(answer.as_bytes()).await
+        let answer = move |method: &str, path: &str, body: &Value| {
+            let (status, answer) = api.lock().call(method, path, body);
+            // An answer that is lost.
+            (status != 0).then_some((status, answer))
+        };
+        fake_api::serve(answer).await
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,4 +1,5 @@
-//! The questions of a namespace: how many are asked at a time, and whose is next.
+//! A lane of few places, for which the questions of a namespace wait, or the connections to an
+//! endpoint, called questions here as well: how many are asked at a time, and whose is next.
 //!
 //! Places are given in turns: each client has a line of its own, by its address, and so has each
 //! name that was answered before. Whoever asks for names without end waits for itself, and where
@@ -13,20 +14,20 @@ use foldhash::quality::RandomState;
 use tokio::sync::oneshot;
 
 /// The questions of the namespaces that share a lane.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     bounds: LaneBounds,
     state: Mutex<State>,
 }
 
 /// The most questions of a lane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LaneBounds {
+pub(crate) struct LaneBounds {
     /// Questions that are being asked and may be answered soon.
-    pub(super) quick: usize,
+    pub(crate) quick: usize,
     /// Questions that are being asked and were not answered in a short time.
-    pub(super) slow: usize,
+    pub(crate) slow: usize,
     /// Questions that wait to be asked.
-    pub(super) waiting: usize,
+    pub(crate) waiting: usize,
 }
 
 #[derive(Default)]
@@ -44,7 +45,7 @@ struct State {
 type Line = VecDeque<oneshot::Sender<Turn>>;
 
 /// A question's turn to be asked, given to the next when dropped.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// The lane; none where nobody has waited for the place.
     lane: Option<Arc<Lane>>,
     is_slow: bool,
@@ -52,7 +53,7 @@ pub(super) struct Turn {
 
 impl Lane {
     /// A lane without questions.
-    pub(super) fn new(bounds: LaneBounds) -> Self {
+    pub(crate) fn new(bounds: LaneBounds) -> Self {
         Lane {
             bounds,
             state: Mutex::default(),
@@ -62,7 +63,7 @@ impl Lane {
     /// A place for a question of one that asks, which comes at once or in its turn, or not at all
     /// where the question gives way to another. None where too many wait and nobody has more of
     /// them.
-    pub(super) fn enter(self: &Arc<Self>, asker: u64) -> Option<oneshot::Receiver<Turn>> {
+    pub(crate) fn enter(self: &Arc<Self>, asker: u64) -> Option<oneshot::Receiver<Turn>> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state();
         if state.quick < self.bounds.quick {
@@ -174,7 +175,7 @@ impl Turn {
     }
 
     /// Leaves the place to the next question for one of those that are slow. Whether there was one.
-    pub(super) fn step_aside(&mut self) -> bool {
+    pub(crate) fn step_aside(&mut self) -> bool {
         let Some(lane) = &self.lane else {
             return false;
         };

@@ -1,12 +1,12 @@
-//! Lines of the log that clients and endpoints can cause as often as they like: few in a time, and
-//! each says how many were left out before it.
+//! Lines of the log that others can cause as often as they like: few in a time, and each says how
+//! many were left out before it.
 
 use std::sync::{Mutex, PoisonError};
 
-use myriad_base::clock;
+use crate::clock;
 
 /// The most lines of an interval.
-const LINES_MAX: u32 = 20;
+pub(super) const LINES_MAX: u32 = 20;
 
 /// The interval in seconds.
 const INTERVAL: i64 = 10;
@@ -36,7 +36,7 @@ impl SparseLines {
         self.admit_at(clock::unix_seconds())
     }
 
-    fn admit_at(&self, now: i64) -> Option<u64> {
+    pub(super) fn admit_at(&self, now: i64) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let interval = now.div_euclid(INTERVAL);
         if told.interval != interval {

@@ -3,17 +3,20 @@
 //! them delays neither the handshakes of others nor requests.
 //!
 //! A handshake costs one signature, on the worker's own core, and a slot until its client has
-//! answered, or has let it wait for long. While fewer come than a turn of the loop has room for,
-//! and there are slots, nobody waits. How many a turn has room for follows from what they cost.
+//! answered, or has let it wait for long. Where its peer's certificates are verified as well, which
+//! may cost far more, it has another turn for that, and no slot until then; so have those with
+//! endpoints. While fewer come than a turn of the loop has room for, and there are slots, nobody
+//! waits. How many a turn has room for follows from what they cost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use myriad_base::clock;
 use tokio::sync::{Notify, oneshot};
 
-use crate::admission::share::{HeldShare, Owner, Shares};
+use super::share::{HeldShare, Owner, Shares};
 
 /// The most handshakes in one turn of the loop.
 const PER_TURN: usize = 8;
@@ -25,7 +28,7 @@ const TURN_TIME: Duration = Duration::from_millis(2);
 const LOOKED_AT: usize = 64;
 
 /// The handshakes of one worker that wait for their turn. They are at most as many as there may
-/// be connections.
+/// be connections and requests.
 #[derive(Default)]
 pub struct HandshakeTurns {
     /// How many have gone on in this turn.
@@ -39,7 +42,7 @@ pub struct HandshakeTurns {
 /// One handshake under way; its slot is given back when dropped.
 pub struct HandshakeTurn<'a> {
     _slot: HeldShare,
-    _freed: Freed<'a>,
+    freed: Freed<'a>,
 }
 
 /// Says so when a slot may be free.
@@ -94,6 +97,11 @@ impl HandshakeTurns {
         self.cost.set(before - before / 8 + cost / 8);
     }
 
+    /// Takes note that the last handshake of which the cost was noted has cost so much more.
+    fn spend_more(&self, cost: Duration) {
+        self.cost.set(self.cost.get() + cost / 8);
+    }
+
     /// How many handshakes a turn has room for.
     fn per_turn(&self) -> usize {
         let cost = self.cost.get().as_micros().max(1);
@@ -139,9 +147,32 @@ impl HandshakeTurns {
     fn turn(&self, slot: HeldShare) -> HandshakeTurn<'_> {
         HandshakeTurn {
             _slot: slot,
-            _freed: Freed(self),
+            freed: Freed(self),
         }
     }
+}
+
+impl HandshakeTurn<'_> {
+    /// Does the step of the handshake that it is for.
+    pub fn step<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (done, cost) = timed(work);
+        self.freed.0.spend(cost);
+        done
+    }
+
+    /// Does what belongs to that step, right behind it.
+    pub fn step_on<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (done, cost) = timed(work);
+        self.freed.0.spend_more(cost);
+        done
+    }
+}
+
+/// Work, and the processor time that it has cost.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = clock::processor_time();
+    let done = work();
+    (done, clock::processor_time().saturating_sub(began))
 }
 
 impl Drop for Freed<'_> {
@@ -401,5 +432,32 @@ mod tests {
         assert_eq!(begun(TURN_TIME / 2).1, 2);
         let (first, further) = begun(TURN_TIME * 2);
         assert!(first <= PER_TURN / 2 && further == 1, "{first} {further}");
+    }
+
+    #[test]
+    fn what_is_done_behind_a_step_counts_for_its_handshake() {
+        let alone = HandshakeTurns::new();
+        let parted = HandshakeTurns::new();
+        for _ in 0..100 {
+            alone.spend(TURN_TIME / 4);
+            parted.spend(TURN_TIME / 8);
+            parted.spend_more(TURN_TIME / 8);
+        }
+        // The mean of a step alone would have room for all.
+        assert!(parted.per_turn() <= alone.per_turn());
+        assert!(alone.per_turn() < PER_TURN);
+    }
+
+    #[test]
+    fn steps_are_paid_for() {
+        let turns = HandshakeTurns::new();
+        let slots = Rc::new(Shares::new(1, std::sync::Arc::default()));
+        let turn = turns.begin(Owner::default(), &slots).unwrap();
+        let work = || (0..200_000_u64).fold(7, |sum, it| std::hint::black_box(sum ^ it));
+        turn.step(work);
+        let cost = turns.cost.get();
+        assert!(!cost.is_zero());
+        turn.step_on(work);
+        assert!(turns.cost.get() > cost);
     }
 }

@@ -1,0 +1,167 @@
+//! Authorities that are slow or want to be left alone, and clocks that are wrong by a day.
+
+use std::sync::Arc;
+
+use super::{FIRST, SECOND_CA, START, Sim, issuer, wide, wish};
+use crate::acme::desk::{Bounds, CertificateWish, StepTrouble, TaskStep};
+use crate::acme::{DAY, HOUR, MINUTE, Millis, Order, SECOND};
+
+impl Sim {
+    /// Sets the clock, back or forward. The time that steps take, and that records of DNS are
+    /// there, is another one.
+    fn set_clock(&mut self, by: Millis) {
+        self.now += by;
+        self.seen_at += by;
+        for (ends, _) in &mut self.running {
+            *ends += by;
+        }
+    }
+}
+
+#[test]
+fn an_authority_that_is_slow_holds_up_nobody_who_orders_elsewhere() {
+    let mut sim = Sim::new(wide(), 22);
+    sim.latency = |task| {
+        let order = task.order.as_ref();
+        let is_slow = order.is_some_and(|order| *order.directory == *FIRST);
+        match is_slow && task.step != TaskStep::Prove {
+            true => 30 * SECOND,
+            false => 20,
+        }
+    };
+    let effects = sim.desk.put_issuer("other", issuer(&[SECOND_CA]), sim.now);
+    sim.carry_out(effects);
+    for number in 0..200 {
+        sim.want(&format!("{number}.example"));
+    }
+    sim.run_for(10 * SECOND);
+    assert!(sim.stored.is_empty());
+    let id: Arc<str> = "blog/b.example".into();
+    let other = CertificateWish {
+        issuer: "other".into(),
+        ..wish("b.example")
+    };
+    sim.wishes.insert(id.clone(), other.clone());
+    let effects = sim.desk.want(&id, other, sim.now);
+    sim.carry_out(effects);
+    sim.run_for(SECOND);
+    assert_eq!(sim.stored.keys().collect::<Vec<_>>(), [&id]);
+    // The others get there as well, as many at a time as there are places.
+    sim.run_for(HOUR);
+    assert_eq!(sim.stored.len(), 201);
+    assert!(sim.told.is_empty(), "to be slow is no trouble");
+}
+
+#[test]
+fn an_authority_that_wants_to_be_left_alone_is_left_alone_for_as_long_as_it_says() {
+    let mut sim = Sim::new(wide(), 23);
+    sim.behaviour = |sim, task| {
+        let is_limited = task.step == TaskStep::Place && sim.now < START + 12 * HOUR;
+        is_limited.then(|| StepTrouble::Limited("too many orders".to_owned(), HOUR))
+    };
+    sim.want("a.example");
+    sim.run_for(11 * HOUR);
+    let tries = &sim.proofs["shop/a.example"];
+    assert!((2..=11).contains(&tries.len()), "{tries:?}");
+    assert!(tries.windows(2).all(|two| two[1] - two[0] >= HOUR));
+    let told = &sim.told["shop/a.example"].message;
+    assert!(told.contains("too many orders"), "{told}");
+    sim.run_for(2 * DAY);
+    assert_eq!((sim.stored.len(), sim.orders.len()), (1, 1));
+    assert!(sim.told.is_empty());
+}
+
+#[test]
+fn a_clock_that_is_set_right_by_a_day_at_any_step_delays_nothing() {
+    for at in 0..=7 {
+        for by in [DAY, -DAY] {
+            let mut sim = Sim::new(Bounds::default(), 24);
+            sim.want("a.example");
+            for _ in 0..at {
+                sim.step();
+            }
+            sim.begin();
+            sim.set_clock(by);
+            sim.run_for(HOUR);
+            assert_eq!(sim.stored.len(), 1, "{by} at {at}");
+            assert_eq!(sim.orders.len(), 1, "{by} at {at}");
+            assert!(sim.kept.is_empty() && sim.told.is_empty());
+            // It is renewed in time all the same, whichever way the clock goes next.
+            sim.set_clock(-by);
+            sim.run_for(80 * DAY);
+            let held = &sim.stored["shop/a.example"];
+            assert!(held.until > sim.now + 50 * DAY, "{by} at {at}");
+            assert_eq!(sim.orders.len(), 2, "{by} at {at}");
+        }
+    }
+}
+
+#[test]
+fn waits_and_budgets_are_no_longer_by_a_clock_that_is_set_back() {
+    let bounds = Bounds {
+        orders_per_authority: 2,
+        orders_per_domain: 2,
+        ..Bounds::default()
+    };
+    let mut sim = Sim::new(bounds, 25);
+    sim.behaviour = |_, task| {
+        let is_bad = task.id.contains("bad") && task.step == TaskStep::Prove;
+        is_bad.then(super::unproven)
+    };
+    // Two orders are all that the authority has for now.
+    for name in ["bad.example", "0.example", "1.example", "2.example"] {
+        sim.want(name);
+    }
+    sim.run_for(MINUTE);
+    assert_eq!(sim.stored.len(), 2);
+    let tries = sim.proofs["shop/bad.example"].len();
+    sim.set_clock(-DAY);
+    // Whoever runs the desk looks at it once in a while.
+    sim.run_for(MINUTE);
+    sim.begin();
+    sim.run_for(20 * MINUTE);
+    assert!(sim.proofs["shop/bad.example"].len() > tries);
+    assert_eq!(sim.stored.len(), 2, "the budget is spent all the same");
+    sim.run_for(3 * HOUR);
+    assert_eq!(sim.stored.len(), 3);
+}
+
+#[test]
+fn a_registered_domain_is_waited_for_no_longer_by_a_clock_that_is_set_back() {
+    let bounds = Bounds {
+        orders_per_domain: 7,
+        ..Bounds::default()
+    };
+    let mut sim = Sim::new(bounds, 27);
+    for number in 0..8 {
+        sim.want(&format!("{number}.shop.example"));
+    }
+    sim.run_for(MINUTE);
+    assert_eq!(sim.stored.len(), 7);
+    sim.set_clock(-5 * DAY);
+    // One becomes free each day.
+    sim.run_for(23 * HOUR);
+    assert_eq!(sim.stored.len(), 7, "the budget is spent all the same");
+    sim.run_for(2 * HOUR);
+    assert_eq!(sim.stored.len(), 8);
+}
+
+#[test]
+fn an_order_that_a_fast_clock_has_kept_goes_on_and_counts() {
+    let mut sim = Sim::new(Bounds::default(), 26);
+    sim.set_clock(DAY);
+    sim.behaviour = |_, task| {
+        let refused = StepTrouble::Refused("CAA forbids it (caa)".to_owned());
+        (task.step == TaskStep::Look).then_some(refused)
+    };
+    sim.want("a.example");
+    sim.run_for(MINUTE);
+    let kept = Order::from_text(&sim.kept["shop/a.example"]).unwrap();
+    assert!(kept.not_before > sim.now && kept.placed_at > START + DAY - HOUR);
+    // The next process has the right time.
+    sim.set_clock(-DAY);
+    sim.behaviour = |_, _| None;
+    sim.boot();
+    sim.run_for(HOUR);
+    assert_eq!(sim.stored.len(), 1);
+}
