@@ -91,7 +91,8 @@ impl ProofStore {
             Err(error) => return Err(error.into()),
         };
         let there = read.as_ref().and_then(|map| map.texts.get(KEY));
-        if let Some(there) = there.filter(|there| *there != known) {
+        // One that was emptied is written anew: nobody loses a host by that.
+        if let Some(there) = there.filter(|there| *there != known && !there.is_empty()) {
             return Ok(Written::Other(there.clone()));
         }
         let texts = Texts::from([(KEY.to_owned(), text.to_owned())]);
@@ -99,7 +100,10 @@ impl ProofStore {
         match written.await {
             Ok(()) => Ok(Written::Done),
             // Whoever has written it first is read.
-            Err(CallError::Conflict) => Ok(Written::Other(self.read().await?)),
+            Err(CallError::Conflict) => match self.read().await? {
+                text if text.is_empty() => Err(CallError::Conflict.into()),
+                text => Ok(Written::Other(text)),
+            },
             Err(error) => Err(error.into()),
         }
     }

@@ -27,8 +27,8 @@ use super::budget::Budget;
 use super::directory::AuthorityState;
 use super::turns::Places;
 use super::{
-    AcmeIssuer, Challenge, DAY, DnsRecord, HOUR, HeldCertificate, Millis, Order, OrderKey,
-    OrderStage, RenewalWindow, SpentBudget,
+    AcmeIssuer, Challenge, DAY, DnsRecord, HOUR, HeldCertificate, MINUTE, Millis, Order, OrderKey,
+    OrderStage, RenewalWindow, SECOND, SpentBudget,
 };
 
 /// The bounds of a desk.
@@ -284,6 +284,11 @@ const DOMAIN_SPAN: Millis = 7 * DAY;
 const LOOK_INTERVAL: Millis = 50;
 const LOOKS_SPAN: Millis = 6 * HOUR;
 
+/// Within how much time names are looked at anew after a start that were to wait for no longer than
+/// [`RESTORED_WAIT_MAX`]. Refusals of authorities wait for longer than that.
+const RESTORED_WAIT: Millis = 10 * SECOND;
+const RESTORED_WAIT_MAX: Millis = 4 * MINUTE;
+
 impl Desk {
     /// A desk that nothing is wanted of. Equal seeds do alike.
     pub fn new(bounds: Bounds, seed: u64) -> Desk {
@@ -348,6 +353,13 @@ impl Desk {
         let fast = order.placed_at.saturating_sub(now).max(0);
         order.placed_at -= fast;
         order.not_before = order.not_before.saturating_sub(fast);
+        // Whoever died may have been the cause of what failed.
+        let wait = order.not_before.saturating_sub(now);
+        if order.stage == OrderStage::Proving && wait <= RESTORED_WAIT_MAX {
+            let span = RESTORED_WAIT * Millis::from(share_of(&order.id)) / Millis::from(u16::MAX);
+            order.not_before = order.not_before.min(now.saturating_add(span));
+            order.failures = order.failures.min(1);
+        }
         let (names, directory, placed_at) = (
             order.names.clone(),
             order.directory.clone(),

@@ -218,13 +218,7 @@ impl Desk {
 
     fn fail(&mut self, task: &Task, trouble: StepTrouble, now: Millis, effects: &mut Vec<Effect>) {
         let random = self.random();
-        let is_unheard = matches!(
-            trouble,
-            StepTrouble::Unreachable(..) | StepTrouble::Local(_)
-        );
-        if let (true, TaskStep::Place, Some(order)) = (is_unheard, &task.step, &task.order) {
-            self.give_back_placing(order, now);
-        }
+        self.spare(task, &trouble, now);
         let (id, look_max) = (&task.id, self.bounds.look_max);
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
@@ -246,7 +240,13 @@ impl Desk {
         let is_lasting = authority.is_some_and(|it| it.troubles >= TROUBLES_MAX);
         let notice = trouble.notice(&order.directory);
         let is_missed = entry.is_found && order.may_be_missed();
+        // What could not be kept is kept before the next step.
+        entry.is_changed |= task.keep && matches!(trouble, StepTrouble::Local(_));
         match trouble {
+            // Proxies come back one after the other once whoever told them is another.
+            StepTrouble::Unproven(..) if entry.is_found && task.step == TaskStep::Answer => {
+                order.put_off(0, random, now);
+            }
             StepTrouble::Unproven(..) | StepTrouble::Lost(_) => {
                 let wait = PROOF_WAITS.after(order.failures, Duration::ZERO, random);
                 order.fail(wait, now);
@@ -281,6 +281,18 @@ impl Desk {
         effects.push(Effect::Tell(id.clone(), Some(notice)));
         if is_placed_again {
             self.choose(id, now);
+        }
+    }
+
+    /// Gives back the budget of a placing of which no authority has heard.
+    fn spare(&mut self, task: &Task, trouble: &StepTrouble, now: Millis) {
+        // Neither was the authority asked where somebody else's Secret stands in the way.
+        let is_unheard = matches!(
+            trouble,
+            StepTrouble::Unreachable(..) | StepTrouble::Local(_) | StepTrouble::Unproven(..)
+        );
+        if let (true, TaskStep::Place, Some(order)) = (is_unheard, &task.step, &task.order) {
+            self.give_back_placing(order, now);
         }
     }
 

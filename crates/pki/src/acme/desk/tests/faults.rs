@@ -165,3 +165,38 @@ fn an_order_that_a_fast_clock_has_kept_goes_on_and_counts() {
     sim.run_for(HOUR);
     assert_eq!(sim.stored.len(), 1);
 }
+
+#[test]
+fn names_are_looked_at_soon_after_a_start_however_often_they_failed_before() {
+    let mut sim = Sim::new(Bounds::default(), 27);
+    sim.behaviour = |_, task| (task.step == TaskStep::Answer).then(super::unproven);
+    sim.want("a.example");
+    while sim.proofs.get("shop/a.example").map_or(0, Vec::len) < 6 {
+        sim.step();
+    }
+    sim.run_for(SECOND);
+    let kept = sim.kept["shop/a.example"].clone();
+    let order = Order::from_text(&kept).unwrap();
+    let wait = order.not_before - sim.now;
+    assert!(wait > 20 * SECOND, "{wait} after {}", order.failures);
+    sim.behaviour = |_, _| None;
+    sim.boot();
+    sim.run_for(20 * SECOND);
+    assert_eq!(sim.stored.len(), 1);
+}
+
+#[test]
+fn what_could_not_be_kept_is_kept_before_the_next_try() {
+    let mut sim = Sim::new(Bounds::default(), 28);
+    sim.behaviour = |_, task| {
+        let fails = task.step == TaskStep::Answer;
+        fails.then(|| StepTrouble::Local("the server is away".to_owned()))
+    };
+    sim.want("a.example");
+    sim.run_for(2 * SECOND);
+    // The write was lost.
+    assert_eq!(sim.kept.len(), 1);
+    sim.kept.clear();
+    sim.run_for(MINUTE);
+    assert_eq!(sim.kept.len(), 1);
+}
