@@ -184,14 +184,19 @@ impl Stream {
     }
 }
 
-/// Sends what is left of this end's part of a handshake, and waits until the peer has said more of
-/// its own, or has closed. Nothing of that is read.
+/// Sends what is left of this end's part of a handshake; where nothing is, waits until the peer has
+/// said more of its own, or has closed. Nothing of that is read.
 ///
 /// # Errors
 /// The errors of the socket.
 pub(crate) async fn hear(tls: &mut Tls) -> io::Result<()> {
     poll_fn(|context| {
+        let had_more = tls.has_cipher();
         ready!(tls.poll_flush(context))?;
+        // That may have been the last of the handshake, to which the peer has nothing to say.
+        if had_more {
+            return Poll::Ready(Ok(()));
+        }
         tls.tcp().poll_read_ready(context)
     })
     .await
