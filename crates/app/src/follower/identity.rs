@@ -74,9 +74,9 @@ pub(super) struct Validity {
 }
 
 impl OwnIdentity {
-    /// None yet. A sidecar awaits its first one: its workload must not start without. A gateway
-    /// does not, since most of what it serves needs none. Neither stops being ready when one
-    /// ends: what needs it fails, and the rest does not.
+    /// The place of an identity that is yet to come. A sidecar awaits its first one: its workload
+    /// must not start without. A gateway does not, since most of what it serves needs none. Neither
+    /// stops being ready when one ends: what needs it fails, and the rest does not.
     pub(super) fn new(is_sidecar: bool, readiness: &Readiness, metrics: &Metrics) -> OwnIdentity {
         let (until, renewals, overdue) = (Gauge::default(), Counter::default(), Gauge::default());
         let help = "Whether the certificate of the mesh is due for renewal and nobody has signed";

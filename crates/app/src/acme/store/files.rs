@@ -222,7 +222,7 @@ impl FileStore {
 /// The files of certificates, which are read one after the other.
 #[derive(Debug)]
 pub(in crate::acme) struct CertificateFiles {
-    /// None where nothing has changed.
+    /// The files that are yet to be read, unless nothing has changed.
     entries: Option<fs::ReadDir>,
     since: Option<Millis>,
 }
