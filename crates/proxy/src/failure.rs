@@ -73,6 +73,8 @@ pub enum FailureKind {
     EndpointRefused,
     /// The request has passed as many gateways as it may: routes lead it in a circle.
     LoopDetected,
+    /// No port is free from which the endpoint could be connected to.
+    NoPort,
     /// The endpoint cannot be connected to.
     ConnectFailed,
     /// Connecting to the endpoint took longer than the route's policy allows.
@@ -153,7 +155,7 @@ pub struct FailureVerdict {
 
 impl FailureKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [FailureKind; 47] = [
+    pub const ALL: [FailureKind; 48] = [
         FailureKind::BadRequest,
         FailureKind::BadVersion,
         FailureKind::BadMethod,
@@ -188,6 +190,7 @@ impl FailureKind {
         FailureKind::Overflow,
         FailureKind::EndpointRefused,
         FailureKind::LoopDetected,
+        FailureKind::NoPort,
         FailureKind::ConnectFailed,
         FailureKind::ConnectTimeout,
         FailureKind::UpstreamTls,
@@ -252,6 +255,7 @@ impl FailureKind {
             Kind::Overflow => (503, "overflow", Upstream, "upstream overflow\n"),
             Kind::EndpointRefused => (503, "endpoint_refused", Upstream, "no endpoint\n"),
             Kind::LoopDetected => (508, "loop_detected", Upstream, "led in a circle\n"),
+            Kind::NoPort => (503, "no_port", Ours, "no port left\n"),
             Kind::ConnectFailed => (502, "connect_failed", Upstream, "endpoint unreachable\n"),
             Kind::ConnectTimeout => (504, "connect_timeout", Upstream, "connecting timed out\n"),
             Kind::UpstreamTls => (502, "upstream_tls", Upstream, "TLS with endpoint failed\n"),
@@ -312,7 +316,8 @@ pub fn envoy_flag(flag: &str) -> Option<&'static str> {
         "unresolved" => "DF",
         "overflow" => "UO",
         "overloaded" | "regex_budget" => "OM",
-        "connect_failed" | "connect_timeout" | "upstream_tls" | "upstream_trust" => "UF",
+        "connect_failed" | "connect_timeout" | "no_port" => "UF",
+        "upstream_tls" | "upstream_trust" => "UF",
         "upstream_closed" => "UC",
         "bad_response" | "no_upgrade" => "UPE",
         "read_timeout" | "send_timeout" | "request_timeout" | "try_timeout" => "UT",

@@ -4,8 +4,12 @@
 //! Tasks that are ready go in the order in which they became so, so that thousands of answers which
 //! are held back, and then let go at once, would be read, and written to their clients, before
 //! anybody else is served. What is read of a namespace's answers is counted, and beyond a bound its
-//! further ones wait until others have had their turn: then all counts begin anew. Whoever has less
-//! than that ready at a time waits for nobody.
+//! further ones wait until others have had their turn: then all counts begin anew, whether or not
+//! anybody waits. Whoever has less than that ready at a time waits for nobody, or for one round.
+//!
+//! Bodies of HTTP/1 and the bytes of streams are not counted. They cost a fraction of what heads
+//! do, a turn passes on no more of each than the runtime lets a task read, and what is kept of them
+//! is counted as held.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +19,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use myriad_base::task;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::spaces::{PLACES, spots};
 
@@ -29,6 +33,9 @@ const ANSWER_COST: usize = 2 << 10;
 /// So many bytes that are read of a connection with many requests cost as much as one of a head:
 /// most of them are bodies.
 const BYTES_PER_COST: usize = 4;
+
+/// The cost of a field that is read of a head of HTTP/2, of which one byte may stand for one.
+pub(crate) const FIELD_COST: usize = 16;
 
 /// The most answers of a namespace that are called at once. Those go back to the head of its line
 /// that find too much spent already.
@@ -48,8 +55,11 @@ pub struct AnswerTurns {
     /// Two places for each namespace; what it has spent is the lower of the two.
     spent: [Box<[Spent]>; 2],
     waiting: RefCell<Waiting>,
-    /// Whether a task gives turns.
+    /// Whether a task gives turns. It lasts as long as the worker.
     is_driven: Cell<bool>,
+    /// Whether a turn was spent in this round, or somebody was called.
+    is_used: Cell<bool>,
+    used: Notify,
 }
 
 #[derive(Default)]
@@ -71,6 +81,8 @@ impl Default for AnswerTurns {
             spent: [row(), row()],
             waiting: RefCell::default(),
             is_driven: Cell::new(false),
+            is_used: Cell::new(false),
+            used: Notify::new(),
         }
     }
 }
@@ -83,6 +95,7 @@ impl AnswerTurns {
         wait: &mut AnswerWait,
         context: &mut Context<'_>,
     ) -> Poll<()> {
+        self.drive();
         let was_called = match &mut wait.0 {
             None => false,
             Some(called) => {
@@ -99,7 +112,7 @@ impl AnswerTurns {
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(namespace, sender, was_called);
         drop(waiting);
-        self.drive();
+        self.note_use();
         let called = wait.0.insert(called);
         Pin::new(called).poll(context).map(|_| ())
     }
@@ -109,10 +122,19 @@ impl AnswerTurns {
         self.spend(namespace, bytes.saturating_add(ANSWER_COST));
     }
 
-    /// Takes note of what was read of a connection with many requests: bytes, and those that the
-    /// fields of heads in them count for.
+    /// Takes note of what was read of a connection with many requests: bytes, and the fields of
+    /// heads in them.
     pub fn spend_frames(&self, namespace: u64, bytes: usize, fields: usize) {
+        let fields = fields.saturating_mul(FIELD_COST);
         self.spend(namespace, fields.saturating_add(bytes / BYTES_PER_COST));
+    }
+
+    /// Takes note of a head that came on such a connection, unpacked. Reading it was paid for: what
+    /// that has cost at most, had nothing been packed, is left out.
+    pub fn spend_unpacked(&self, namespace: u64, bytes: usize, fields: usize) {
+        let paid = fields.saturating_mul(FIELD_COST);
+        let paid = paid.saturating_add(bytes / BYTES_PER_COST);
+        self.spend_head(namespace, bytes.saturating_sub(paid));
     }
 
     fn spend(&self, namespace: u64, cost: usize) {
@@ -123,6 +145,10 @@ impl AnswerTurns {
                 let spent = spent_in(round, place);
                 place.set((round, spent.saturating_add(cost)));
             }
+        }
+        // Most answers come where there is room for many more, and wake nobody.
+        if !self.has_room(namespace) {
+            self.note_use();
         }
     }
 
@@ -139,7 +165,15 @@ impl AnswerTurns {
         !waiting.order.is_empty() && waiting.namespaces.contains_key(&namespace)
     }
 
-    /// Has turns given for as long as anybody waits.
+    /// Notes that a turn was spent, or that somebody waits: either lasts until others have had
+    /// theirs.
+    fn note_use(&self) {
+        if !self.is_used.replace(true) {
+            self.used.notify_one();
+        }
+    }
+
+    /// Has a round begun whenever a namespace has spent its turn, or somebody waits.
     fn drive(self: &Rc<Self>) {
         if self.is_driven.replace(true) {
             return;
@@ -147,25 +181,26 @@ impl AnswerTurns {
         let turns = self.clone();
         task::spawn_local("answers", async move {
             loop {
+                turns.used.notified().await;
                 // All else that is ready goes first.
                 tokio::task::yield_now().await;
-                if !turns.begin_round() {
-                    break;
-                }
+                turns.begin_round();
             }
-            turns.is_driven.set(false);
         });
     }
 
-    /// Begins a round, and calls those whose turn it is; false where nobody waits.
-    fn begin_round(&self) -> bool {
+    /// Begins a round, and calls those whose turn it is. Another follows where anybody is.
+    fn begin_round(&self) {
+        self.is_used.set(false);
         self.round.set(self.round.get().wrapping_add(1));
         let mut waiting = self.waiting.borrow_mut();
         let spaces = waiting.order.len().min(SPACES_MAX);
         for _ in 0..spaces {
             waiting.call();
         }
-        spaces > 0
+        if spaces > 0 {
+            self.note_use();
+        }
     }
 }
 
@@ -222,7 +257,9 @@ mod tests {
     use myriad_base::task;
     use tokio::task::{LocalSet, yield_now};
 
-    use super::{ANSWER_COST, AnswerTurns, AnswerWait, SPACES_MAX, TURN_COST};
+    use super::{
+        ANSWER_COST, AnswerTurns, AnswerWait, FIELD_COST, SPACES_MAX, TURN_COST, spent_in, spots,
+    };
 
     /// The answers of a namespace that are ready at once.
     const MANY: usize = 300;
@@ -264,10 +301,6 @@ mod tests {
             }
             is_over.set(true);
             other.await.unwrap().unwrap();
-            // Whoever gives turns ends with the last who waits.
-            while of.is_driven.get() {
-                yield_now().await;
-            }
         };
         LocalSet::new().run_until(running).await;
         assert!(turns.waiting.borrow().namespaces.is_empty());
@@ -346,7 +379,73 @@ mod tests {
         let turns = AnswerTurns::default();
         turns.spend_frames(1, TURN_COST, 0);
         assert!(turns.has_room(1));
-        turns.spend_frames(1, 0, TURN_COST);
+        turns.spend_frames(1, 0, TURN_COST / FIELD_COST);
         assert!(!turns.has_room(1));
+    }
+
+    /// The bytes that a namespace has spent.
+    fn spent(turns: &AnswerTurns, namespace: u64) -> u32 {
+        let spots = turns.spent.iter().zip(spots(namespace));
+        let spent = spots.map(|(row, spot)| spent_in(turns.round.get(), &row[usize::from(spot)]));
+        spent.min().unwrap()
+    }
+
+    /// Reading it, and passing it on, were each paid for as the whole.
+    #[test]
+    fn a_head_of_http2_is_paid_for_once() {
+        for (bytes, fields) in [(60 << 10, 40), (200, 10), (100, 20), (0, 0)] {
+            let [alone, unpacked] = [(); 2].map(|()| AnswerTurns::default());
+            alone.spend_head(1, bytes);
+            // As it comes from an endpoint that packs nothing.
+            unpacked.spend_frames(1, bytes, fields);
+            unpacked.spend_unpacked(1, bytes, fields);
+            let most = spent(&alone, 1).max((ANSWER_COST + bytes / 4 + 16 * fields) as u32);
+            assert_eq!(spent(&unpacked, 1), most, "{bytes} {fields}");
+            // One that is packed as far as it goes costs a quarter less at most.
+            let packed = AnswerTurns::default();
+            packed.spend_frames(1, fields, fields);
+            packed.spend_unpacked(1, bytes, fields);
+            assert!(spent(&packed, 1) >= spent(&alone, 1) * 3 / 4, "{bytes}");
+        }
+    }
+
+    /// The task that begins rounds was woken for each head, and each read of HTTP/2.
+    #[tokio::test]
+    async fn a_namespace_with_room_left_wakes_nobody() {
+        let story = async {
+            let turns = Rc::<AnswerTurns>::default();
+            read(turns.clone(), 1, Rc::default()).await;
+            let rounds = || turns.round.get();
+            for namespace in 1..=3 {
+                turns.spend_head(namespace, TURN_COST / 4);
+                turns.spend_frames(namespace, TURN_COST / 4, 1);
+                yield_now().await;
+            }
+            assert!(!turns.is_used.get());
+            assert_eq!(rounds(), 0);
+            turns.spend_head(1, TURN_COST);
+            assert!(turns.is_used.get());
+            for _ in 0..4 {
+                yield_now().await;
+            }
+            assert_eq!((rounds(), turns.is_used.get()), (1, false));
+        };
+        LocalSet::new().run_until(story).await;
+    }
+
+    /// Bytes that were spent counted until somebody waited, however long ago that was.
+    #[tokio::test]
+    async fn what_was_spent_counts_until_others_have_had_their_turn() {
+        let story = async {
+            let turns = Rc::<AnswerTurns>::default();
+            read(turns.clone(), 1, Rc::default()).await;
+            turns.spend_head(1, TURN_COST);
+            assert!(!turns.has_room(1));
+            for _ in 0..4 {
+                yield_now().await;
+            }
+            assert!(turns.has_room(1));
+        };
+        LocalSet::new().run_until(story).await;
     }
 }

@@ -7,7 +7,15 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::quality::RandomState;
 
 /// How many networks lie inside one another, with the source itself as the last.
-const DEPTH: usize = 3;
+const DEPTH: usize = 4;
+
+/// The depth of networks that are given to whole providers: nobody has many of these, and one
+/// client of a provider says little of the others.
+const OF_PROVIDERS: usize = 1;
+
+/// How many networks in one of a provider count as one elsewhere: all of a provider's clients by
+/// IPv6 are in one, and those by IPv4 in hundreds.
+const PROVIDER_SHARE: usize = 16;
 
 /// A network: how many are around it, and its address.
 pub(crate) type NetworkKey = (usize, u64);
@@ -15,19 +23,25 @@ pub(crate) type NetworkKey = (usize, u64);
 /// The network of all sources.
 pub(crate) const EVERYWHERE: NetworkKey = (0, 0);
 
-/// The networks of a source, the widest first: all of them, then those of 48 and 56 bits by IPv6,
-/// or twice the one of 24 bits by IPv4, and the source itself.
+/// The networks of a source, the widest first: all of them, then those of 32, 48 and 56 bits by
+/// IPv6, or thrice the one of 24 bits by IPv4, and the source itself.
 pub(crate) fn networks_of(source: u64) -> [NetworkKey; DEPTH + 1] {
-    let [wide, narrow] = match u32::try_from(source) {
-        Ok(_) => [8, 8],
-        Err(_) => [16, 8],
+    let [widest, wide, narrow] = match u32::try_from(source) {
+        Ok(_) => [8, 8, 8],
+        Err(_) => [32, 16, 8],
     };
     [
         EVERYWHERE,
-        (1, source >> wide << wide),
-        (2, source >> narrow << narrow),
+        (OF_PROVIDERS, source >> widest << widest),
+        (2, source >> wide << wide),
+        (3, source >> narrow << narrow),
         (DEPTH, source),
     ]
+}
+
+/// Whether a network is one that a provider is given, and divides among its clients.
+pub(crate) fn is_of_provider(network: NetworkKey) -> bool {
+    network.0 == OF_PROVIDERS
 }
 
 /// Whether a network is a single source.
@@ -36,8 +50,8 @@ pub(crate) fn is_source(network: NetworkKey) -> bool {
 }
 
 /// The holders of places of which there are few, by their networks. Where one has to go, it is the
-/// oldest of the source that has most, of the network that has most. Each operation costs the
-/// logarithm of how many there are.
+/// oldest of the source that has most, of the network that has most: so many networks of a provider
+/// have as much as one of somebody else. Each operation costs the logarithm of how many there are.
 pub(crate) struct Neighbours<T> {
     places: HashMap<u64, (u64, T), RandomState>,
     networks: HashMap<NetworkKey, Members, RandomState>,
@@ -50,9 +64,11 @@ struct Members {
     numbers: BTreeSet<u64>,
     /// The networks inside; the one to lose a place next comes last.
     order: BTreeSet<Rank>,
+    /// How many places it has, as it is compared with others.
+    weight: usize,
 }
 
-/// How many places a network has, the number of its oldest one, and the network.
+/// The weight of a network, the number of its oldest place, and the network.
 type Rank = (usize, Reverse<u64>, NetworkKey);
 
 impl<T> Default for Neighbours<T> {
@@ -110,6 +126,7 @@ impl<T> Neighbours<T> {
             let members = self.networks.entry(*network).or_default();
             let before = members.rank(*network);
             change(&mut members.numbers);
+            members.weigh(*network);
             let after = members.rank(*network);
             if after.is_none() {
                 self.networks.remove(network);
@@ -127,15 +144,28 @@ impl<T> Neighbours<T> {
 }
 
 impl Members {
+    /// Weighs a network after those inside: one of a provider as its heaviest, or by a part of what
+    /// all of them have.
+    fn weigh(&mut self, network: NetworkKey) {
+        let count = self.numbers.len();
+        self.weight = match is_of_provider(network) {
+            true => {
+                let heaviest = self.order.last().map_or(0, |(weight, ..)| *weight);
+                heaviest.max(count.div_ceil(PROVIDER_SHARE))
+            }
+            false => count,
+        };
+    }
+
     fn rank(&self, network: NetworkKey) -> Option<Rank> {
         let oldest = *self.numbers.first()?;
-        Some((self.numbers.len(), Reverse(oldest), network))
+        Some((self.weight, Reverse(oldest), network))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Neighbours, is_source, networks_of};
+    use super::{Neighbours, PROVIDER_SHARE, is_source, networks_of};
     use crate::admission::silent::source_of;
 
     fn source(text: &str) -> u64 {
@@ -149,11 +179,12 @@ mod tests {
             let pairs = pairs.zip(networks_of(source(other)));
             pairs.filter(|(one, other)| one == other).count()
         };
-        assert_eq!(common("2001:db8:1:203::1", "2001:db8:1:203::2"), 4);
-        assert_eq!(common("2001:db8:1:203::1", "2001:db8:1:2ff::1"), 3);
-        assert_eq!(common("2001:db8:1:203::1", "2001:db8:1:ffff::1"), 2);
-        assert_eq!(common("2001:db8:1:203::1", "2001:db8:2:203::1"), 1);
-        assert_eq!(common("192.0.2.1", "192.0.2.200"), 3);
+        assert_eq!(common("2001:db8:1:203::1", "2001:db8:1:203::2"), 5);
+        assert_eq!(common("2001:db8:1:203::1", "2001:db8:1:2ff::1"), 4);
+        assert_eq!(common("2001:db8:1:203::1", "2001:db8:1:ffff::1"), 3);
+        assert_eq!(common("2001:db8:1:203::1", "2001:db8:2:203::1"), 2);
+        assert_eq!(common("2001:db8:1:203::1", "2001:db9:1:203::1"), 1);
+        assert_eq!(common("192.0.2.1", "192.0.2.200"), 4);
         assert_eq!(common("192.0.2.1", "192.0.3.1"), 1);
         assert_eq!(common("0.0.0.0", "2001:db8::1"), 1);
         assert!(
@@ -180,6 +211,53 @@ mod tests {
         assert_eq!(all.evict(), Some("flood"));
         assert_eq!(all.evict(), None);
         assert!(all.networks.is_empty());
+    }
+
+    #[test]
+    fn many_networks_of_one_provider_take_no_places_from_others() {
+        let mut all = Neighbours::default();
+        all.enter(0, source("2001:db9:1:1::1"), "other");
+        for number in 1..=256 {
+            let address = format!("2001:db8:{number:x}::1");
+            all.enter(number, source(&address), "flood");
+        }
+        let gone: Vec<_> = (PROVIDER_SHARE..256)
+            .map(|_| all.evict().unwrap())
+            .collect();
+        assert!(gone.iter().all(|it| *it == "flood"));
+        assert!(all.has(0) && all.has(256));
+    }
+
+    /// Fifty clients of one provider were one network against a thousand.
+    #[test]
+    fn clients_of_one_provider_keep_places_among_networks_of_others() {
+        let mut all = Neighbours::default();
+        for number in 0..1_000 {
+            let [high, low] = [number / 256, number % 256];
+            all.enter(number, source(&format!("192.{high}.{low}.1")), "botnet");
+        }
+        for number in 0..50 {
+            let address = format!("2001:db8:{number:x}::1");
+            all.enter(1_000 + number, source(&address), "carrier");
+        }
+        let gone: Vec<_> = (0..100).map(|_| all.evict().unwrap()).collect();
+        let of_carrier = gone.iter().filter(|it| **it == "carrier").count();
+        assert_eq!(of_carrier, 50 - PROVIDER_SHARE);
+    }
+
+    /// One source, or one network of 48 bits, has no part of what is its provider's.
+    #[test]
+    fn a_source_that_has_many_places_is_not_weighed_as_a_provider() {
+        for flood in ["2001:db8:1:1::1", "2001:db8:1:{}::1"] {
+            let mut all = Neighbours::default();
+            all.enter(0, source("192.0.2.1"), "other");
+            for number in 1..=8 {
+                let address = flood.replace("{}", &number.to_string());
+                all.enter(number, source(&address), "flood");
+            }
+            let gone: Vec<_> = (0..7).map(|_| all.evict().unwrap()).collect();
+            assert!(gone.iter().all(|it| *it == "flood"));
+        }
     }
 
     #[test]

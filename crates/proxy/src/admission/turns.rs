@@ -6,7 +6,8 @@
 //! answered, or has let it wait for long. Where its peer's certificates are verified as well, which
 //! may cost far more, it has another turn for that, and no slot until then; so have those with
 //! endpoints. While fewer come than a turn of the loop has room for, and there are slots, nobody
-//! waits. How many a turn has room for follows from what they cost.
+//! waits. A turn of the loop has room for eight at most, and for those that its time suffices for:
+//! that is taken as it is spent, so that no handshake is let go on for what others have cost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +22,7 @@ use super::share::{HeldShare, Owner, Shares};
 /// The most handshakes in one turn of the loop.
 const PER_TURN: usize = 8;
 
-/// About how long the handshakes of one turn may take together.
+/// How long the handshakes of one turn may take together, but for what the last one takes beyond.
 const TURN_TIME: Duration = Duration::from_millis(2);
 
 /// How many domains that wait are looked at for one that may have another slot.
@@ -33,8 +34,11 @@ const LOOKED_AT: usize = 64;
 pub struct HandshakeTurns {
     /// How many have gone on in this turn.
     given: Cell<usize>,
-    /// The cost of a handshake, as a mean of which each new one is an eighth.
-    cost: Cell<Duration>,
+    /// The processor time that they have taken in it.
+    spent: Cell<Duration>,
+    /// How many were called when that was spent already. They go first in the next turn.
+    late: Cell<usize>,
+    renewed: Notify,
     waiting: RefCell<Waiting>,
     begun: Notify,
 }
@@ -47,6 +51,22 @@ pub struct HandshakeTurn<'a> {
 
 /// Says so when a slot may be free.
 struct Freed<'a>(&'a HandshakeTurns);
+
+/// Counts a handshake that was called and waits for the next turn of the loop.
+struct Late<'a>(&'a Cell<usize>);
+
+impl<'a> Late<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Late(count)
+    }
+}
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
 
 #[derive(Default)]
 struct Waiting {
@@ -80,7 +100,8 @@ impl HandshakeTurns {
     /// The turn of a domain's handshake, where nobody waits and there is a slot.
     pub fn begin(&self, owner: Owner, slots: &Rc<Shares>) -> Option<HandshakeTurn<'_>> {
         let given = self.given.get();
-        if given >= self.per_turn() || !self.waiting.borrow().order.is_empty() {
+        let is_full = given >= PER_TURN || self.late.get() > 0 || !self.has_time();
+        if is_full || !self.waiting.borrow().order.is_empty() {
             return None;
         }
         let slot = slots.take(owner, 0)?;
@@ -91,22 +112,29 @@ impl HandshakeTurns {
         Some(self.turn(slot))
     }
 
-    /// Takes note of the processor time that a handshake has cost.
-    pub fn spend(&self, cost: Duration) {
-        let before = self.cost.get();
-        self.cost.set(before - before / 8 + cost / 8);
+    /// Takes note of the processor time that a step of a handshake has cost.
+    fn spend(&self, cost: Duration) {
+        let before = self.spent.get();
+        self.spent.set(before.saturating_add(cost));
+        if before.is_zero() {
+            // What is spent counts in this turn alone.
+            self.begun.notify_one();
+        }
     }
 
-    /// Takes note that the last handshake of which the cost was noted has cost so much more.
-    fn spend_more(&self, cost: Duration) {
-        self.cost.set(self.cost.get() + cost / 8);
+    /// Whether anything is left of the time of this turn.
+    fn has_time(&self) -> bool {
+        self.spent.get() < TURN_TIME
     }
 
-    /// How many handshakes a turn has room for.
-    fn per_turn(&self) -> usize {
-        let cost = self.cost.get().as_micros().max(1);
-        let fit = TURN_TIME.as_micros() / cost;
-        usize::try_from(fit).unwrap_or(PER_TURN).clamp(1, PER_TURN)
+    /// Waits for the next turn, for as long as the time of the present one is spent.
+    async fn until_time(&self) {
+        while !self.has_time() {
+            let renewed = self.renewed.notified();
+            let _late = Late::new(&self.late);
+            self.begun.notify_one();
+            renewed.await;
+        }
     }
 
     /// Waits until it is the turn of a client's source in a domain.
@@ -117,7 +145,11 @@ impl HandshakeTurns {
         self.waiting.borrow_mut().push(owner, source, sender);
         self.begun.notify_one();
         match slot.await {
-            Ok(slot) => self.turn(slot),
+            Ok(slot) => {
+                let turn = self.turn(slot);
+                self.until_time().await;
+                turn
+            }
             // Whoever drives the turns lives as long as the worker.
             Err(_) => std::future::pending().await,
         }
@@ -130,18 +162,24 @@ impl HandshakeTurns {
             loop {
                 // All else that is ready goes first.
                 tokio::task::yield_now().await;
-                let most = self.per_turn();
-                let mut given = 0;
-                while given < most && self.waiting.borrow_mut().next(slots) {
-                    given += 1;
-                }
-                self.given.set(given);
-                if given < most {
+                if !self.begin_turn(slots) {
                     break;
                 }
             }
-            self.given.set(0);
         }
+    }
+
+    /// Begins a turn, and calls those who go on in it: those who were late in the one before, and
+    /// then others. Whether there are any.
+    fn begin_turn(&self, slots: &Rc<Shares>) -> bool {
+        self.spent.set(Duration::ZERO);
+        let mut given = self.late.get();
+        self.renewed.notify_waiters();
+        while given < PER_TURN && self.waiting.borrow_mut().next(slots) {
+            given += 1;
+        }
+        self.given.set(given);
+        given > 0
     }
 
     fn turn(&self, slot: HeldShare) -> HandshakeTurn<'_> {
@@ -153,26 +191,14 @@ impl HandshakeTurns {
 }
 
 impl HandshakeTurn<'_> {
-    /// Does the step of the handshake that it is for.
+    /// Does the step of the handshake that it is for, or what belongs to that.
     pub fn step<T>(&self, work: impl FnOnce() -> T) -> T {
-        let (done, cost) = timed(work);
+        let began = clock::processor_time();
+        let done = work();
+        let cost = clock::processor_time().saturating_sub(began);
         self.freed.0.spend(cost);
         done
     }
-
-    /// Does what belongs to that step, right behind it.
-    pub fn step_on<T>(&self, work: impl FnOnce() -> T) -> T {
-        let (done, cost) = timed(work);
-        self.freed.0.spend_more(cost);
-        done
-    }
-}
-
-/// Work, and the processor time that it has cost.
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let began = clock::processor_time();
-    let done = work();
-    (done, clock::processor_time().saturating_sub(began))
 }
 
 impl Drop for Freed<'_> {
@@ -295,8 +321,10 @@ impl Domain {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
+    use std::sync::Arc;
+    use std::time::Duration;
 
     use myriad_base::task;
     use tokio::task::LocalSet;
@@ -321,7 +349,7 @@ mod tests {
     async fn order_of(handshakes: Vec<Handshake>, slots: usize) -> Vec<Handshake> {
         let order: Rc<RefCell<Vec<Handshake>>> = Rc::default();
         let turns = Rc::new(HandshakeTurns::new());
-        let slots = Rc::new(Shares::new(slots, std::sync::Arc::default()));
+        let slots = Rc::new(Shares::new(slots, Arc::default()));
         let told = order.clone();
         let running = async move {
             let (driven, of) = (turns.clone(), slots.clone());
@@ -385,7 +413,7 @@ mod tests {
     #[tokio::test]
     async fn who_gave_up_takes_no_turn() {
         let owner = Owner::default();
-        let slots = Rc::new(Shares::new(1, std::sync::Arc::default()));
+        let slots = Rc::new(Shares::new(1, Arc::default()));
         let turns = HandshakeTurns::new();
         let first = turns.begin(owner, &slots);
         let mut late = Box::pin(turns.wait(owner, 0));
@@ -416,48 +444,109 @@ mod tests {
     #[test]
     fn a_turn_has_room_for_as_many_as_are_done_in_its_time() {
         let owner = Owner::default();
-        let slots = Rc::new(Shares::new(1_000, std::sync::Arc::default()));
-        let begun = |cost: std::time::Duration| {
+        let slots = Rc::new(Shares::new(1_000, Arc::default()));
+        let begun = |cost: Duration| {
             let turns = HandshakeTurns::new();
             let mut all = Vec::new();
             while let Some(turn) = turns.begin(owner, &slots) {
                 turns.spend(cost);
                 all.push(turn);
             }
-            // As in further turns, once it is known what they cost.
-            (0..50).for_each(|_| turns.spend(cost));
-            (all.len(), turns.per_turn())
+            all.len()
         };
-        assert_eq!(begun(TURN_TIME / 20), (PER_TURN, PER_TURN));
-        assert_eq!(begun(TURN_TIME / 2).1, 2);
-        let (first, further) = begun(TURN_TIME * 2);
-        assert!(first <= PER_TURN / 2 && further == 1, "{first} {further}");
+        assert_eq!(begun(TURN_TIME / 20), PER_TURN);
+        assert_eq!(begun(TURN_TIME / 2), 2);
+        assert_eq!(begun(TURN_TIME * 2), 1);
     }
 
-    #[test]
-    fn what_is_done_behind_a_step_counts_for_its_handshake() {
-        let alone = HandshakeTurns::new();
-        let parted = HandshakeTurns::new();
-        for _ in 0..100 {
-            alone.spend(TURN_TIME / 4);
-            parted.spend(TURN_TIME / 8);
-            parted.spend_more(TURN_TIME / 8);
-        }
-        // The mean of a step alone would have room for all.
-        assert!(parted.per_turn() <= alone.per_turn());
-        assert!(alone.per_turn() < PER_TURN);
+    /// The most handshakes that cost so much which go on before somebody else has a turn, where
+    /// twice as many that cost nothing go between.
+    async fn most_in_a_turn(cost: Duration) -> usize {
+        let turns = Rc::<HandshakeTurns>::default();
+        let slots = Rc::new(Shares::new(1_000, Arc::default()));
+        let done = Rc::<Cell<usize>>::default();
+        let told = done.clone();
+        let running = async move {
+            let (driven, of) = (turns.clone(), slots.clone());
+            task::spawn_local("turns", async move { driven.run(&of).await });
+            for number in 0..120_u64 {
+                let (turns, slots, done) = (turns.clone(), slots.clone(), done.clone());
+                let owner = Owner {
+                    namespace: number % 3,
+                    domain: 1,
+                };
+                task::spawn_local("handshake", async move {
+                    let turn = match turns.begin(owner, &slots) {
+                        Some(turn) => turn,
+                        None => turns.wait(owner, number).await,
+                    };
+                    if number % 3 == 0 {
+                        turn.freed.0.spend(cost);
+                        done.set(done.get() + 1);
+                    }
+                });
+            }
+            let mut most = 0;
+            while told.get() < 40 {
+                let before = told.get();
+                tokio::task::yield_now().await;
+                most = most.max(told.get() - before);
+            }
+            most
+        };
+        LocalSet::new().run_until(running).await
+    }
+
+    /// A mean of all of them was brought down by those that cost next to nothing.
+    #[tokio::test]
+    async fn cheap_handshakes_make_no_room_for_dear_ones() {
+        assert_eq!(most_in_a_turn(TURN_TIME).await, 1);
+        assert!(most_in_a_turn(Duration::ZERO).await > 1);
+    }
+
+    #[tokio::test]
+    async fn time_that_was_spent_counts_in_its_turn_alone() {
+        let turns = Rc::<HandshakeTurns>::default();
+        let slots = Rc::new(Shares::new(10, Arc::default()));
+        let running = async {
+            let (driven, of) = (turns.clone(), slots.clone());
+            task::spawn_local("turns", async move { driven.run(&of).await });
+            // As a step that comes long after its turn was given.
+            turns.spend(TURN_TIME);
+            assert!(turns.begin(Owner::default(), &slots).is_none());
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+            assert!(turns.begin(Owner::default(), &slots).is_some());
+        };
+        LocalSet::new().run_until(running).await;
+    }
+
+    #[tokio::test]
+    async fn who_gave_up_while_late_leaves_nothing() {
+        let turns = HandshakeTurns::new();
+        let slots = Rc::new(Shares::new(10, Arc::default()));
+        let mut late = Box::pin(turns.wait(Owner::default(), 0));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        assert!(turns.begin_turn(&slots));
+        turns.spend(TURN_TIME);
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        assert_eq!((turns.late.get(), slots.held()), (1, 1));
+        drop(late);
+        assert_eq!((turns.late.get(), slots.held()), (0, 0));
     }
 
     #[test]
     fn steps_are_paid_for() {
         let turns = HandshakeTurns::new();
-        let slots = Rc::new(Shares::new(1, std::sync::Arc::default()));
+        let slots = Rc::new(Shares::new(1, Arc::default()));
         let turn = turns.begin(Owner::default(), &slots).unwrap();
         let work = || (0..200_000_u64).fold(7, |sum, it| std::hint::black_box(sum ^ it));
         turn.step(work);
-        let cost = turns.cost.get();
-        assert!(!cost.is_zero());
-        turn.step_on(work);
-        assert!(turns.cost.get() > cost);
+        let spent = turns.spent.get();
+        assert!(!spent.is_zero());
+        turn.step(work);
+        assert!(turns.spent.get() > spent);
     }
 }

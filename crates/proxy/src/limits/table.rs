@@ -164,10 +164,13 @@ pub static ROWS: &[Row] = &[
         "more where heads are long and links slow"),
     row!("handshakes" handshakes_max Count 1..=65_536, failure("handshakes_queued_total"),
         "TLS handshakes of a worker at a time, each for at most a second of waiting for its \
-         client; further ones wait, in turn by namespace, domain and source",
+         client, and those with endpoints for as long as each step of theirs takes; further ones \
+         wait, in turn by namespace, domain or upstream, and source",
         "fewer where floods of handshakes take the CPU of those who are served"),
     row!("turn_timeout" turn_timeout Time 500..=HOUR, LimitCounter::Own(Reached::TurnTimeout),
-        "How long a connection that has asked waits for its turn; it is closed",
+        "How long a connection that has asked waits for its turn, and then for all further ones \
+         of its handshake together; it is closed. As long for all turns of a handshake with an \
+         endpoint; 503",
         "shorter where clients give up sooner"),
     row!("parked" parked_max Count 1..=65_536, LimitCounter::Own(Reached::Parked),
         "TLS handshakes of a worker that wait for a certificate which is obtained on demand; the \

@@ -6,13 +6,19 @@ use myriad_base::clock;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// The time that is left for further waits.
-pub(crate) struct Allowance(Duration);
+/// The time that is left for further waits, and what was spent of it.
+pub(crate) struct Allowance {
+    left: Duration,
+    spent: Duration,
+}
 
 impl Allowance {
     /// A time of which nothing has passed.
     pub(crate) fn new(time: Duration) -> Self {
-        Allowance(time)
+        Allowance {
+            left: time,
+            spent: Duration::ZERO,
+        }
     }
 
     /// Waits for no longer than what is left.
@@ -21,9 +27,16 @@ impl Allowance {
     /// That nothing is left.
     pub(crate) async fn wait<T>(&mut self, waiting: impl Future<Output = T>) -> Result<T, Elapsed> {
         let began = clock::now();
-        let waited = timeout(self.0, waiting).await;
-        self.0 = self.0.saturating_sub(clock::now() - began);
+        let waited = timeout(self.left, waiting).await;
+        let took = clock::now() - began;
+        self.left = self.left.saturating_sub(took);
+        self.spent = self.spent.saturating_add(took);
         waited
+    }
+
+    /// How long all waits have taken together.
+    pub(crate) fn spent(&self) -> Duration {
+        self.spent
     }
 }
 
@@ -42,10 +55,11 @@ mod tests {
         let mut allowance = Allowance::new(all);
         for number in 1..=2 {
             assert!(allowance.wait(sleep(wait)).await.is_ok());
-            assert!(allowance.0 <= all - wait * number, "{:?}", allowance.0);
-            let left = allowance.0;
+            assert!(allowance.left <= all - wait * number);
+            assert!(allowance.spent() >= wait * number);
+            let (left, spent) = (allowance.left, allowance.spent());
             sleep(wait).await;
-            assert_eq!(allowance.0, left);
+            assert_eq!((allowance.left, allowance.spent()), (left, spent));
         }
     }
 
@@ -54,7 +68,7 @@ mod tests {
         let mut allowance = Allowance::new(Duration::from_millis(20));
         for _ in 0..2 {
             assert!(allowance.wait(pending::<()>()).await.is_err());
-            assert!(allowance.0.is_zero());
+            assert!(allowance.left.is_zero());
             assert!(allowance.wait(async {}).await.is_ok());
         }
     }

@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
 
 /// The most certificates between a peer's own and an authority.
 const DEPTH_MAX: usize = 8;
@@ -22,6 +23,14 @@ const ISSUERS_MAX: usize = 10;
 
 /// The most of one subject: an authority that others have signed has one by each.
 const SUBJECT_MAX: usize = 2;
+
+/// The most subjects that have more than one: each of them doubles the ways that are tried, so that
+/// there are four. The library itself verifies at most a hundred signatures.
+const DOUBLED_MAX: usize = 2;
+
+/// The most bytes of the modulus of an RSA key that is verified by: 4,096 bits. A longer one takes
+/// several times as long.
+const RSA_BYTES_MAX: usize = 512;
 
 /// The most certificates that are looked at, of those that a peer shows.
 const SHOWN_MAX: usize = 24;
@@ -46,7 +55,7 @@ pub(crate) fn issuers<'a>(
     };
     let shown = shown.iter().take(SHOWN_MAX);
     let parsed = shown.filter_map(|der| Some((der, X509Certificate::from_der(der).ok()?.1)));
-    let parsed: Vec<_> = parsed.collect();
+    let parsed: Vec<_> = parsed.filter(|(_, it)| !is_costly(it)).collect();
     let depth = if depth == 0 {
         DEPTH_MAX
     } else {
@@ -54,12 +63,17 @@ pub(crate) fn issuers<'a>(
     };
     let mut wanted = VecDeque::from([(leaf.issuer().as_raw(), 1)]);
     let mut known = vec![leaf.issuer().as_raw()];
-    let mut found = Vec::new();
+    let (mut found, mut doubled) = (Vec::new(), 0);
     while let Some((name, level)) = wanted.pop_front() {
+        let most = match doubled < DOUBLED_MAX {
+            true => SUBJECT_MAX,
+            false => 1,
+        };
+        let before = found.len();
         let of_name = parsed
             .iter()
             .filter(|(_, it)| it.subject().as_raw() == name);
-        for (der, certificate) in of_name.take(SUBJECT_MAX) {
+        for (der, certificate) in of_name.take(most) {
             if found.len() == ISSUERS_MAX {
                 return found;
             }
@@ -71,8 +85,18 @@ pub(crate) fn issuers<'a>(
                 wanted.push_back((next, level + 1));
             }
         }
+        doubled += usize::from(found.len() > before + 1);
     }
     found
+}
+
+/// Whether verifying what a certificate has signed takes too long.
+fn is_costly(certificate: &X509Certificate<'_>) -> bool {
+    let Ok(PublicKey::RSA(key)) = certificate.public_key().parsed() else {
+        return false;
+    };
+    let zeroes = key.modulus.iter().take_while(|byte| **byte == 0).count();
+    key.modulus.len() - zeroes > RSA_BYTES_MAX
 }
 
 /// The last second in which a certificate is valid, since the epoch; none where it cannot be read.
@@ -144,10 +168,13 @@ impl ServerCertVerifier for InOrder {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair,
+        PKCS_RSA_SHA256, PublicKeyData, SignatureAlgorithm,
+    };
     use rustls::pki_types::CertificateDer;
 
-    use super::{DEPTH_MAX, SUBJECT_MAX, authorities, issuers};
+    use super::{DEPTH_MAX, DOUBLED_MAX, RSA_BYTES_MAX, SUBJECT_MAX, authorities, issuers};
 
     type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -189,6 +216,59 @@ mod tests {
         let found = issuers(leaf.der(), &shown, 1);
         assert_eq!(found.iter().collect::<Vec<_>>(), [second.der()]);
         assert!(issuers(&CertificateDer::from(&b"no"[..]), &shown, 0).is_empty());
+    }
+
+    #[test]
+    fn few_subjects_have_more_than_one() {
+        let mut issuer = root("root");
+        let mut shown = Vec::new();
+        for level in 0..5 {
+            let name = format!("level {level}");
+            let [one, other] = [(); 2].map(|()| signed(&name, &issuer));
+            shown.extend([one.der().clone(), other.der().clone()]);
+            issuer = one;
+        }
+        let leaf = signed("leaf", &issuer);
+        assert_eq!(issuers(leaf.der(), &shown, 0).len(), 5 + DOUBLED_MAX);
+    }
+
+    /// The public half of an RSA key that nobody has.
+    struct Wide(Vec<u8>);
+
+    impl Wide {
+        fn of(bytes: usize) -> Self {
+            let length = |count: usize| u16::try_from(count).unwrap().to_be_bytes();
+            let modulus = [&[0][..], &vec![0xff; bytes][..]].concat();
+            let numbers = [
+                &[0x02, 0x82][..],
+                &length(modulus.len())[..],
+                &modulus[..],
+                &[0x02, 3, 1, 0, 1][..],
+            ]
+            .concat();
+            Wide([&[0x30, 0x82][..], &length(numbers.len())[..], &numbers[..]].concat())
+        }
+    }
+
+    impl PublicKeyData for Wide {
+        fn der_bytes(&self) -> &[u8] {
+            &self.0
+        }
+
+        fn algorithm(&self) -> &'static SignatureAlgorithm {
+            &PKCS_RSA_SHA256
+        }
+    }
+
+    #[test]
+    fn issuers_with_keys_that_take_too_long_to_verify_by_are_left_out() {
+        let root = root("root");
+        let leaf = signed("leaf", &signed("wide", &root));
+        let found = |bytes: usize| {
+            let wide = params("wide").signed_by(&Wide::of(bytes), &root).unwrap();
+            issuers(leaf.der(), &[wide.der().clone()], 0).len()
+        };
+        assert_eq!((found(RSA_BYTES_MAX), found(1_024)), (1, 0));
     }
 
     #[test]

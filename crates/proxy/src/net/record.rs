@@ -4,6 +4,9 @@
 //! could not be finished: half a record, plain bytes that nobody has read yet, ciphertext that
 //! the socket would not take. An idle connection keeps none of them.
 
+mod step;
+mod whole;
+
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
@@ -13,10 +16,13 @@ use std::task::{Context, Poll, ready};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+
+use step::{Next, seal, step};
+use whole::whole_records;
 
 /// Room for a few records, so that one read of the socket brings more than one.
 const SCRATCH_BYTES: usize = 48 << 10;
@@ -48,6 +54,8 @@ pub struct Tls {
     session: Session,
     /// Ciphertext of a record that has not arrived whole.
     partial: Vec<u8>,
+    /// How many bytes at its end are of records that no step of the handshake has looked at.
+    fresh: u32,
     /// Plain bytes that nobody has read yet, from `plain_read` on.
     plain: Vec<u8>,
     plain_read: usize,
@@ -58,16 +66,6 @@ pub struct Tls {
     is_finished: bool,
     /// Why nothing more is read: the socket is at its end, or something failed.
     failed: Option<io::ErrorKind>,
-}
-
-/// The next step after records were processed.
-enum Next {
-    /// Everything that is there was used.
-    Idle,
-    /// There may be more to do.
-    Again,
-    /// The handshake needs more.
-    Blocked,
 }
 
 impl Tls {
@@ -102,6 +100,7 @@ impl Tls {
             tcp,
             session,
             partial: received.to_vec(),
+            fresh: count(received.len()),
             plain: Vec::new(),
             plain_read: 0,
             cipher: Vec::new(),
@@ -153,6 +152,15 @@ impl Tls {
         }
     }
 
+    /// Whether keys were agreed on with the peer, other than those of a session that is resumed.
+    pub fn has_agreed_on_keys(&self) -> bool {
+        let group = match &self.session {
+            Session::Server(session) => session.negotiated_key_exchange_group(),
+            Session::Client(session) => session.negotiated_key_exchange_group(),
+        };
+        group.is_some()
+    }
+
     /// How the keys were agreed on, once the handshake is done.
     pub fn handshake_kind(&self) -> Option<rustls::HandshakeKind> {
         match &self.session {
@@ -190,6 +198,25 @@ impl Tls {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
+    }
+
+    /// Reads on, in the middle of a handshake, until a record is whole that no step has looked at.
+    ///
+    /// # Errors
+    /// The errors of the socket, its end, and more than any record has.
+    pub(super) fn poll_record(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while whole_records(self.fresh()) == 0 {
+            if ready!(self.poll_receive(context))? == 0 {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The part of what has arrived that no step of the handshake has looked at.
+    fn fresh(&self) -> &[u8] {
+        let before = self.partial.len().saturating_sub(self.fresh as usize);
+        self.partial.get(before..).unwrap_or_default()
     }
 
     /// Reads plain bytes; 0 at the end.
@@ -337,13 +364,18 @@ impl Tls {
         INCOMING.with_borrow_mut(|scratch| {
             let mut into = ReadBuf::new(scratch);
             ready!(Pin::new(&mut self.tcp).poll_read(context, &mut into))?;
-            self.partial.extend_from_slice(into.filled());
-            Poll::Ready(Ok(into.filled().len()))
+            let received = into.filled();
+            self.partial.extend_from_slice(received);
+            self.fresh = self.fresh.saturating_add(count(received.len()));
+            Poll::Ready(Ok(received.len()))
         })
     }
 
     /// Processes what was received of the handshake; true where more of it is needed.
     fn process_partial(&mut self) -> io::Result<bool> {
+        let fresh = self.fresh();
+        // All that is whole is looked at now, and moved within what is kept of a long message.
+        self.fresh = count(fresh.len() - whole_records(fresh));
         let mut received = std::mem::take(&mut self.partial);
         let mut early = Vec::new();
         let mut used = 0;
@@ -492,105 +524,9 @@ impl Tls {
     }
 }
 
-fn step<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    take: &mut dyn FnMut(&[u8]),
-    cipher: &mut Vec<u8>,
-    is_finished: &mut bool,
-) -> io::Result<(usize, Next)> {
-    let mut discard = status.discard;
-    let next = match status.state.map_err(invalid)? {
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(record) = traffic.next_record() {
-                let record = record.map_err(invalid)?;
-                discard += record.discard;
-                take(record.payload);
-            }
-            Next::Again
-        }
-        ConnectionState::EncodeTlsData(mut data) => {
-            encode(cipher, |room| data.encode(room))?;
-            Next::Again
-        }
-        ConnectionState::TransmitTlsData(data) => {
-            data.done();
-            Next::Again
-        }
-        ConnectionState::BlockedHandshake => Next::Blocked,
-        ConnectionState::WriteTraffic(_) => Next::Idle,
-        ConnectionState::PeerClosed => {
-            *is_finished = true;
-            Next::Again
-        }
-        ConnectionState::Closed => {
-            *is_finished = true;
-            Next::Idle
-        }
-        // Early data is never offered.
-        _ => return Err(io::ErrorKind::InvalidData.into()),
-    };
-    Ok((discard, next))
-}
-
-/// Encrypts once the session has nothing of its own to say before; none means: again.
-fn seal<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    plain: &[u8],
-    out: &mut [u8],
-    cipher: &mut Vec<u8>,
-) -> io::Result<Option<usize>> {
-    match status.state.map_err(invalid)? {
-        ConnectionState::WriteTraffic(mut traffic) => {
-            // What the session said of its own goes first.
-            let own = cipher.len();
-            let room = out.get_mut(own..).unwrap_or_default();
-            let length = traffic.encrypt(plain, room).map_err(|error| match error {
-                EncryptError::InsufficientSize(_) => io::ErrorKind::OutOfMemory,
-                EncryptError::EncryptExhausted => io::ErrorKind::ConnectionAborted,
-            })?;
-            if let Some(room) = out.get_mut(..own) {
-                room.copy_from_slice(cipher);
-            }
-            cipher.clear();
-            Ok(Some(own + length))
-        }
-        ConnectionState::EncodeTlsData(mut data) => {
-            encode(cipher, |room| data.encode(room))?;
-            Ok(None)
-        }
-        ConnectionState::TransmitTlsData(data) => {
-            data.done();
-            Ok(None)
-        }
-        ConnectionState::PeerClosed => Ok(None),
-        _ => Err(io::ErrorKind::BrokenPipe.into()),
-    }
-}
-
-/// Appends a handshake record, whose length is only known once it is asked for.
-fn encode(
-    cipher: &mut Vec<u8>,
-    mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
-) -> io::Result<()> {
-    let start = cipher.len();
-    let mut room = 4 << 10;
-    loop {
-        cipher.resize(start + room, 0);
-        match encode(cipher.get_mut(start..).unwrap_or_default()) {
-            Ok(length) => {
-                cipher.truncate(start + length);
-                return Ok(());
-            }
-            Err(EncodeError::InsufficientSize(needed)) if room < needed.required_size => {
-                room = needed.required_size;
-            }
-            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
-}
-
-fn invalid(error: rustls::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+/// A number of bytes, which are never that many.
+fn count(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Whether anything has arrived at a socket, as far as the kernel has told. Unlike a poll it leaves

@@ -11,6 +11,9 @@ use tokio::net::TcpStream;
 use super::record::{self, Tls};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 
+/// The most parts in which a peer may bring its side of a handshake, each of which takes a turn.
+pub(crate) const PARTS_MAX: usize = 32;
+
 /// The bytes of a session of TLS beside its buffers, about.
 const SESSION_BYTES: usize = 16 << 10;
 
@@ -185,21 +188,26 @@ impl Stream {
 }
 
 /// Sends what is left of this end's part of a handshake; where nothing is, waits until the peer has
-/// said more of its own, or has closed. Nothing of that is read.
+/// said something of its own that can be looked at: a whole record.
 ///
 /// # Errors
-/// The errors of the socket.
+/// The errors of the socket, its end, and more than any record has.
 pub(crate) async fn hear(tls: &mut Tls) -> io::Result<()> {
-    poll_fn(|context| {
-        let had_more = tls.has_cipher();
-        ready!(tls.poll_flush(context))?;
-        // That may have been the last of the handshake, to which the peer has nothing to say.
-        if had_more {
-            return Poll::Ready(Ok(()));
-        }
-        tls.tcp().poll_read_ready(context)
-    })
-    .await
+    poll_fn(|context| poll_hear(tls, context)).await
+}
+
+/// The same, for whoever has an eye on what is kept of it meanwhile.
+///
+/// # Errors
+/// The same.
+pub(crate) fn poll_hear(tls: &mut Tls, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    let had_more = tls.has_cipher();
+    ready!(tls.poll_flush(context))?;
+    // That may have been the last of the handshake, to which the peer has nothing to say.
+    if had_more {
+        return Poll::Ready(Ok(()));
+    }
+    tls.poll_record(context)
 }
 
 impl AsyncRead for Stream {
@@ -269,16 +277,19 @@ mod tests {
     use std::future::poll_fn;
     use std::io;
     use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use tokio::io::AsyncWriteExt as _;
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::Stream;
+    use super::{Stream, hear, poll_hear};
     use crate::net::record::Tls;
 
-    /// Both ends of a connection over TLS, the server's first.
-    async fn shaken() -> (Tls, Tls) {
+    /// The configurations of both ends, the server's first.
+    fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
         let chain = vec![made.cert.der().clone()];
@@ -296,13 +307,24 @@ mod tests {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
+        (Arc::new(server), Arc::new(client))
+    }
+
+    /// Both ends of a connection, the server's first.
+    async fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connected = TcpStream::connect(address).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        let mut server = Tls::server(accepted, Arc::new(server), &[]).unwrap();
+        (accepted, connected)
+    }
+
+    /// Both ends of a connection over TLS, the server's first.
+    async fn shaken() -> (Tls, Tls) {
+        let ((server, client), (accepted, connected)) = (configs(), connected().await);
+        let mut server = Tls::server(accepted, server, &[]).unwrap();
         let name = ServerName::try_from("a.example").unwrap();
-        let mut client = Tls::client(connected, Arc::new(client), name).unwrap();
+        let mut client = Tls::client(connected, client, name).unwrap();
         let (of_server, of_client) = tokio::join!(shake(&mut server), shake(&mut client));
         of_server.and(of_client).unwrap();
         (server, client)
@@ -310,6 +332,82 @@ mod tests {
 
     async fn shake(tls: &mut Tls) -> io::Result<()> {
         poll_fn(|context| tls.poll_handshake(context, &mut |step| step())).await
+    }
+
+    /// Reads, and says nothing, for as long as it is polled.
+    async fn read_on(tls: &mut Tls) -> io::Error {
+        let mut room = vec![0; 64 << 10];
+        loop {
+            let read = poll_fn(|context| tls.poll_read(context, &mut room)).await;
+            if let Err(error) = read {
+                return error;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_has_sent_its_last_part_waits_for_no_word_of_the_peer() {
+        let (mut server, mut client) = shaken().await;
+        let record = vec![7; 16 << 10];
+        // Until the socket takes only a part.
+        while !server.has_cipher() {
+            let written = poll_fn(|context| server.poll_write(context, &record)).await;
+            assert_eq!(written.unwrap(), record.len());
+        }
+        let heard = tokio::time::timeout(Duration::from_secs(10), async {
+            tokio::select! {
+                heard = hear(&mut server) => heard,
+                error = read_on(&mut client) => Err(error),
+            }
+        });
+        heard.await.unwrap().unwrap();
+        assert!(!server.has_cipher());
+        // With nothing left to send, the peer is waited for.
+        let mut hearing = Box::pin(hear(&mut server));
+        let polled = poll_fn(|context| Poll::Ready(hearing.as_mut().poll(context))).await;
+        assert!(polled.is_pending());
+        let said = poll_fn(|context| client.poll_write(context, b"x")).await;
+        assert_eq!(said.unwrap(), 1);
+        let heard = tokio::time::timeout(Duration::from_secs(10), hearing);
+        heard.await.unwrap().unwrap();
+    }
+
+    /// Looks whether a peer is heard, until so many bytes are kept.
+    async fn is_heard(tls: &mut Tls, kept: usize) -> bool {
+        loop {
+            let polled = poll_fn(|context| Poll::Ready(poll_hear(tls, context))).await;
+            if polled.is_ready() || tls.buffered() >= kept {
+                return polled.is_ready();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Every byte was something to look at.
+    #[tokio::test]
+    async fn a_peer_is_heard_once_for_each_record_that_is_whole() {
+        let (accepted, mut peer) = connected().await;
+        let mut server = Tls::server(accepted, configs().0, &[]).unwrap();
+        // A hello of which most does not come.
+        let first = [22, 3, 1, 0, 4, 1, 0, 2, 0];
+        peer.write_all(&first[..8]).await.unwrap();
+        let heard = tokio::time::timeout(Duration::from_secs(10), is_heard(&mut server, 8));
+        assert!(!heard.await.unwrap());
+        for rest in [&first[8..], &[22, 3, 1, 0, 1, 3]] {
+            peer.write_all(rest).await.unwrap();
+            let heard = tokio::time::timeout(Duration::from_secs(10), hear(&mut server));
+            heard.await.unwrap().unwrap();
+            let context = &mut Context::from_waker(Waker::noop());
+            let polled = server.poll_handshake(context, &mut |step| step());
+            assert!(polled.is_pending());
+            // It is kept until the message is whole, and was looked at.
+            assert!(server.buffered() >= first.len());
+            assert!(!is_heard(&mut server, 0).await);
+        }
+        drop(peer);
+        let heard = tokio::time::timeout(Duration::from_secs(10), hear(&mut server));
+        let error = heard.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]

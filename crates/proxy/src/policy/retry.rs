@@ -35,12 +35,14 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The event of a failure, if it is the endpoint's; nobody else's leads to a repetition.
+    /// The event of a failure, if it is the endpoint's, or no port leads to that one; nobody else's
+    /// leads to a repetition.
     pub fn of(kind: FailureKind, is_unsent: bool) -> Option<Self> {
         match kind {
-            FailureKind::ConnectFailed | FailureKind::ConnectTimeout | FailureKind::UpstreamTls => {
-                Some(Event::Unconnected)
-            }
+            FailureKind::NoPort
+            | FailureKind::ConnectFailed
+            | FailureKind::ConnectTimeout
+            | FailureKind::UpstreamTls => Some(Event::Unconnected),
             FailureKind::UpstreamClosed
             | FailureKind::BadResponse
             | FailureKind::ReadTimeout
@@ -123,6 +125,7 @@ mod tests {
 
     use super::{Event, is_repeated, wait};
     use crate::codec::response;
+    use crate::failure::FailureKind;
     use crate::limits::Limits;
     use crate::random::rng::Rng;
 
@@ -142,6 +145,21 @@ mod tests {
             .map(|bit| 1 << bit)
             .filter(|bit| is_repeated(&rule(Conditions(*bit), &[]), event))
             .sum()
+    }
+
+    #[test]
+    fn a_port_that_is_missing_leads_to_a_repetition_and_a_turn_that_did_not_come_to_none() {
+        let rule = rule(Conditions::CONNECT_FAILURE, &[]);
+        for (kind, expected) in [
+            (FailureKind::NoPort, true),
+            (FailureKind::ConnectFailed, true),
+            (FailureKind::Overloaded, false),
+            (FailureKind::ClientGone, false),
+        ] {
+            let event = Event::of(kind, true);
+            let repeats = event.is_some_and(|event| is_repeated(&rule, event));
+            assert_eq!(repeats, expected, "{kind:?}");
+        }
     }
 
     #[test]

@@ -302,7 +302,8 @@ async fn lead(
                 });
             }
             Err(failure) => {
-                if failure.retry == Retry::Yes {
+                // A port that is missing says nothing of the endpoint.
+                if failure.retry == Retry::Yes && failure.kind != FailureKind::NoPort {
                     attempt::note(&room.local.counts, pool, target, EndpointOutcome::Failure);
                 }
                 if tried.is_some() || !attempt::may_change(&failure, pool) {

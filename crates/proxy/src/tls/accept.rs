@@ -22,6 +22,7 @@ use super::key::ParsedKeys;
 use super::park::Unparked;
 use super::tickets::TicketKeys;
 use super::{client, shown};
+use crate::admission::holdings::HeldBytes;
 use crate::admission::share::Owner;
 use crate::admission::silent::source_of;
 use crate::admission::spaces::spots;
@@ -31,7 +32,7 @@ use crate::limits::{Limits, Reached};
 use crate::net::allowance::Allowance;
 use crate::net::deadline::Deadline;
 use crate::net::record::Tls;
-use crate::net::stream::hear;
+use crate::net::stream::{PARTS_MAX, poll_hear};
 use crate::route::certificate::Parsed;
 use crate::route::challenge::ChallengeEntry;
 use crate::route::downstream_connection::Secured;
@@ -301,7 +302,7 @@ impl Handshakes {
         let judged = turn.filter(|_| choice.judges());
         let secure = || choice.secured(&tls, hello.sni, &gate.local.counts);
         let secured = match &judged {
-            Some(turn) => turn.step_on(secure),
+            Some(turn) => turn.step(secure),
             None => secure(),
         };
         Ok(Accepted::Secured(tls, secured, stream_route))
@@ -388,10 +389,11 @@ async fn pass(
 }
 
 /// Does a handshake, in one turn, or in several: where the client has to be asked for another key
-/// share, the signature comes after its second hello, and where it `is_parted`, the client's
-/// certificates are verified once they have come, which may cost more than all else. No turn is
-/// held in between, and the time that the client has does not run while one is waited for. Returns
-/// the last turn, unless that was given back.
+/// share, the signature comes after its second hello, by TLS 1.2 keys are agreed on once the client
+/// has said its part, and where it `is_parted`, the client's certificates are verified then, which
+/// may cost more than all else. No turn is held in between, and none is taken for less than a whole
+/// record; the time that the client has does not run while one is waited for. Returns the last
+/// turn, unless that was given back.
 async fn shake<'a>(
     tls: &mut Tls,
     (offer, owner, is_parted): (&Offer, Owner, bool),
@@ -401,9 +403,10 @@ async fn shake<'a>(
     let mut held = gate.local.fairness.holdings.connection();
     held.belong(spots(owner.namespace));
     let (slow, mut turn) = (Deadline::new(), Some(turn));
-    let (mut until, mut is_asked_again) = (i64::MAX, false);
+    let mut until = i64::MAX;
     let mut allowance = Allowance::new(gate.local.limits.handshake_timeout);
-    loop {
+    let mut further = Allowance::new(gate.local.limits.turn_timeout);
+    for _ in 0..PARTS_MAX {
         let mut is_begun = false;
         let is_done = poll_fn(|context| {
             let mut go_on = || {
@@ -425,9 +428,7 @@ async fn shake<'a>(
                     return Poll::Ready(Err(HandshakeError::Shed));
                 }
                 held.set(HANDSHAKE_BYTES + tls.buffered());
-                let kind = tls.handshake_kind();
-                let is_asked = kind == Some(HandshakeKind::FullWithHelloRetryRequest);
-                if is_parted || (is_asked && !is_asked_again) {
+                if is_parted || has_more_to_do(tls) {
                     return Poll::Ready(Ok(false));
                 }
                 if slow.poll_passed(context).is_ready() {
@@ -440,11 +441,37 @@ async fn shake<'a>(
         if allowance.wait(is_done).await?? {
             return Ok(turn);
         }
-        is_asked_again = true;
         drop(turn.take());
-        allowance.wait(hear(tls)).await??;
-        turn = Some(gate.turn(owner).await?);
+        allowance.wait(heard(tls, &mut held)).await??;
+        turn = Some(gate.turn(owner, &mut further).await?);
     }
+    let many = "the handshake comes in too many parts";
+    let error = io::Error::new(io::ErrorKind::InvalidData, many);
+    Err(HandshakeError::Io(error))
+}
+
+/// Waits until the client has said more, and counts what has come of it as held.
+async fn heard(tls: &mut Tls, held: &mut HeldBytes) -> Result<(), HandshakeError> {
+    poll_fn(|context| {
+        let before = tls.buffered();
+        let polled = poll_hear(tls, context);
+        let after = tls.buffered();
+        if after > before && !held.may_grow() {
+            return Poll::Ready(Err(HandshakeError::Shed));
+        }
+        if after != before {
+            held.set(HANDSHAKE_BYTES + after);
+        }
+        polled.map_err(HandshakeError::Io)
+    })
+    .await
+}
+
+/// Whether what is left to do once the client has said more takes as long as a signature: that
+/// itself, where it is asked again, or by TLS 1.2 the agreement on keys. Behind that, and where a
+/// session is resumed, the client's last word is left.
+fn has_more_to_do(tls: &Tls) -> bool {
+    tls.handshake_kind() != Some(HandshakeKind::Resumed) && !tls.has_agreed_on_keys()
 }
 
 /// Shows an authority the answer that it asks for.

@@ -1,7 +1,5 @@
 //! The gate in front of what a handshake costs: it is passed with a fair share, and in turn.
 
-use std::time::Duration;
-
 use super::accept::HandshakeError;
 use super::park::ParkedHandshakes;
 use crate::admission::share::Owner;
@@ -9,6 +7,7 @@ use crate::admission::silent::source_of;
 use crate::admission::turns::HandshakeTurn;
 use crate::limits::Reached;
 use crate::local::Local;
+use crate::net::allowance::Allowance;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::count::Count;
 
@@ -35,15 +34,21 @@ impl Gate<'_> {
             counts.add(Count::ShareConnections);
             return Err(HandshakeError::Shed);
         }
-        self.turn(owner).await
+        let mut time = Allowance::new(self.local.limits.turn_timeout);
+        self.turn(owner, &mut time).await
     }
 
-    /// Waits for a turn of a domain to which the connection belongs already.
+    /// Waits for a turn of a domain to which the connection belongs already, for as long as is left
+    /// for its turns.
     ///
     /// # Errors
     /// Memory is short, or the wait was too long.
-    pub async fn turn(&self, owner: Owner) -> Result<HandshakeTurn<'_>, HandshakeError> {
-        let (limits, counts) = (&self.local.limits, &self.local.counts);
+    pub(super) async fn turn(
+        &self,
+        owner: Owner,
+        time: &mut Allowance,
+    ) -> Result<HandshakeTurn<'_>, HandshakeError> {
+        let counts = &self.local.counts;
         let shares = &self.local.fairness.handshakes;
         if let Some(turn) = self.local.turns.begin(owner, shares) {
             return Ok(turn);
@@ -56,15 +61,10 @@ impl Gate<'_> {
             counts.add(Count::HandshakeQueued);
         }
         let source = source_of(self.visit.client.ip());
-        within(limits.turn_timeout, self.local.turns.wait(owner, source))
-            .await
-            .ok_or_else(|| {
-                counts.add_reached(Reached::TurnTimeout);
-                HandshakeError::Shed
-            })
+        let waited = time.wait(self.local.turns.wait(owner, source)).await;
+        waited.map_err(|_| {
+            counts.add_reached(Reached::TurnTimeout);
+            HandshakeError::Shed
+        })
     }
-}
-
-async fn within<T>(timeout: Duration, waiting: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(timeout, waiting).await.ok()
 }

@@ -3,7 +3,8 @@
 //! From each port there is one connection to an endpoint at a time, and for a minute after it was
 //! closed here, unless both ends tell time by their packets, as nearly all do. So an endpoint that
 //! is connected to very often may have used up all of them. Whoever connects to it then waits in
-//! turn, by source, and tries once in a while; who connects elsewhere notices nothing.
+//! turn, by source, and tries once in a while; who connects elsewhere notices nothing. Whoever has
+//! a port has had its turn: it waits for the endpoint in nobody's way.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +13,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use tokio::net::TcpStream;
 
 use crate::net::deadline::TICK;
 use crate::net::lane::{Lane, LaneBounds};
@@ -20,7 +20,7 @@ use crate::net::lane::{Lane, LaneBounds};
 /// The most endpoints of a worker that connections wait for.
 const CROWDS_MAX: usize = 1_024;
 
-/// The bounds of the connections to one endpoint: one tries at a time.
+/// The bounds of the connections to one endpoint: one looks for a port at a time.
 const CROWD: LaneBounds = LaneBounds {
     quick: 1,
     slow: 0,
@@ -45,27 +45,25 @@ impl Crowds {
         !crowds.is_empty() && crowds.contains_key(&address)
     }
 
-    /// Opens a connection in the turn of who asks for it, as soon as a port is free.
+    /// Begins a connection in the turn of who asks for it, as soon as a port is free. The turn is
+    /// over once it has begun, and as soon as nobody waits the endpoint is forgotten here.
     ///
     /// # Errors
-    /// Too many wait, or connecting fails for another reason than that no port is free.
-    pub(super) async fn open<F>(
+    /// Too many wait, or it cannot begin for another reason than that no port is free.
+    pub(super) async fn begin<T>(
         &self,
         address: SocketAddr,
         asker: u64,
-        mut attempt: impl FnMut() -> F,
-    ) -> io::Result<TcpStream>
-    where
-        F: Future<Output = io::Result<TcpStream>>,
-    {
+        mut attempt: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
         let wait = self.join(address).ok_or_else(none_is_free)?;
         let turn = wait.lane.enter(asker).ok_or_else(none_is_free)?;
         // Whoever has most in line loses its youngest to others.
         let _turn = turn.await.map_err(|_| none_is_free())?;
         loop {
-            match attempt().await {
+            match attempt() {
                 Err(error) if is_taken(&error) => tokio::time::sleep(TICK).await,
-                opened => return opened,
+                begun => return begun,
             }
         }
     }
@@ -114,7 +112,6 @@ mod tests {
     use std::task::Poll;
 
     use futures_util::future::join_all;
-    use tokio::net::{TcpListener, TcpStream};
 
     use super::{CROWD, CROWDS_MAX, Crowds, none_is_free};
 
@@ -124,44 +121,41 @@ mod tests {
         free: Cell<usize>,
         order: RefCell<Vec<u64>>,
         tries: Cell<usize>,
-        _listener: TcpListener,
     }
 
     impl Ports {
-        async fn none() -> Self {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        fn none() -> Self {
             Ports {
-                address: listener.local_addr().unwrap(),
+                address: ([192, 0, 2, 1], 80).into(),
                 free: Cell::new(0),
                 order: RefCell::default(),
                 tries: Cell::new(0),
-                _listener: listener,
             }
         }
 
-        async fn attempt(&self, asker: u64) -> io::Result<TcpStream> {
+        fn attempt(&self, asker: u64) -> io::Result<()> {
             self.tries.set(self.tries.get() + 1);
             let Some(left) = self.free.get().checked_sub(1) else {
                 return Err(none_is_free());
             };
             self.free.set(left);
             self.order.borrow_mut().push(asker);
-            TcpStream::connect(self.address).await
+            Ok(())
         }
 
-        async fn open(&self, crowds: &Crowds, asker: u64) -> io::Result<TcpStream> {
+        async fn begin(&self, crowds: &Crowds, asker: u64) -> io::Result<()> {
             crowds
-                .open(self.address, asker, || self.attempt(asker))
+                .begin(self.address, asker, || self.attempt(asker))
                 .await
         }
     }
 
     #[tokio::test]
     async fn whoever_connects_without_end_to_a_crowded_endpoint_waits_for_itself() {
-        let (crowds, ports) = (Crowds::default(), Ports::none().await);
+        let (crowds, ports) = (Crowds::default(), Ports::none());
         assert!(!crowds.has(ports.address));
         let askers = (0..50).map(|_| 1).chain([2]);
-        let all = askers.map(|asker| ports.open(&crowds, asker));
+        let all = askers.map(|asker| ports.begin(&crowds, asker));
         let mut all = pin!(join_all(all));
         // Nobody gets anything, and one alone tries.
         let polled = poll_fn(|context| Poll::Ready(all.as_mut().poll(context))).await;
@@ -177,10 +171,10 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_give_up_leave_their_turn_to_the_next() {
-        let (crowds, ports) = (Crowds::default(), Ports::none().await);
+        let (crowds, ports) = (Crowds::default(), Ports::none());
         {
-            let mut first = Box::pin(ports.open(&crowds, 1));
-            let mut second = Box::pin(ports.open(&crowds, 2));
+            let mut first = Box::pin(ports.begin(&crowds, 1));
+            let mut second = Box::pin(ports.begin(&crowds, 2));
             for waiting in [&mut first, &mut second] {
                 let polled = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await;
                 assert!(polled.is_pending());
@@ -195,34 +189,34 @@ mod tests {
 
     #[tokio::test]
     async fn too_many_who_wait_and_too_many_endpoints_are_refused() {
-        let (crowds, ports) = (Crowds::default(), Ports::none().await);
+        let (crowds, ports) = (Crowds::default(), Ports::none());
         // Any other failure is told as it is, and leaves nothing behind.
-        let refused = || async { Err(io::ErrorKind::ConnectionRefused.into()) };
-        let told = crowds.open(ports.address, 1, refused).await;
+        let refused = || Err::<(), _>(io::ErrorKind::ConnectionRefused.into());
+        let told = crowds.begin(ports.address, 1, refused).await;
         assert_eq!(told.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         assert!(!crowds.has(ports.address));
         let mut waiting = Vec::new();
         for _ in 0..=CROWD.waiting {
-            let mut one = Box::pin(ports.open(&crowds, 1));
+            let mut one = Box::pin(ports.begin(&crowds, 1));
             let polled = poll_fn(|context| Poll::Ready(one.as_mut().poll(context))).await;
             assert!(polled.is_pending());
             waiting.push(one);
         }
-        assert!(ports.open(&crowds, 1).await.is_err(), "its line is full");
+        assert!(ports.begin(&crowds, 1).await.is_err(), "its line is full");
         waiting.clear();
         assert!(!crowds.has(ports.address));
         let of = |number: usize| {
             let port = u16::try_from(number + 1).unwrap();
             SocketAddr::from(([192, 0, 2, 1], port))
         };
-        let taken = || async { Err(none_is_free()) };
+        let taken = || Err::<(), _>(none_is_free());
         let mut crowded = Vec::new();
         for number in 0..CROWDS_MAX {
-            let mut one = Box::pin(crowds.open(of(number), 1, taken));
+            let mut one = Box::pin(crowds.begin(of(number), 1, taken));
             let polled = poll_fn(|context| Poll::Ready(one.as_mut().poll(context))).await;
             assert!(polled.is_pending());
             crowded.push(one);
         }
-        assert!(crowds.open(of(CROWDS_MAX), 1, taken).await.is_err());
+        assert!(crowds.begin(of(CROWDS_MAX), 1, taken).await.is_err());
     }
 }

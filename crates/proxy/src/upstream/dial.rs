@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{Keepalive, Limits, SealedArc};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpSocket, TcpStream};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::TcpStream;
 
 use super::crowds::{Crowds, is_taken, none_is_free};
 use super::endpoint_stream::reset_when_dropped;
@@ -18,6 +19,7 @@ use crate::balance::Endpoint;
 use crate::codec::proxy_header::Ends;
 use crate::failure::FailureKind;
 use crate::local::Local;
+use crate::net::allowance::Allowance;
 use crate::net::border::Border;
 use crate::telemetry::count::Count;
 
@@ -69,22 +71,27 @@ impl<'a> Dial<'a> {
     }
 }
 
-/// Connects to an endpoint where it may be one, in turn where no port is free.
+/// A connection that has begun, from a port of its own. The endpoint has yet to answer.
+pub(super) struct Connecting(TcpStream);
+
+/// Begins a connection to an endpoint where it may be one, in turn where no port is free. That is
+/// waited for as long as is left for ports, and says nothing of the endpoint.
 ///
 /// # Errors
-/// Nobody may be connected to at its address, or its socket does not open.
-pub(super) async fn connect(
+/// Nobody may be connected to at its address, no port became free, or its socket does not open.
+pub(super) async fn begin(
     dial: &Dial<'_>,
     local: &Local,
     crowds: &Crowds,
-) -> Result<TcpStream, FailureKind> {
+    ports: &mut Allowance,
+) -> Result<Connecting, FailureKind> {
     let (address, source) = (dial.target.address, source(dial.target));
     if !may_connect(dial.target, source, local.names.border()) {
         return Err(FailureKind::EndpointRefused);
     }
     let opened = match crowds.has(address) {
         true => Err(none_is_free()),
-        false => open(address, source, PortDraw::new(&local.dice)).await,
+        false => open(address, source, PortDraw::new(&local.dice)),
     };
     let opened = match opened {
         Err(error) if is_taken(&error) => {
@@ -92,14 +99,42 @@ pub(super) async fn connect(
             let asker = source_of(dial.ends.client.ip());
             let attempt = || open(address, source, PortDraw::of_crowd(&local.dice));
             // Boxed, because hardly any connection ever waits here.
-            Box::pin(crowds.open(address, asker, attempt)).await
+            Box::pin(begin_in_line(crowds, (address, asker), attempt, ports)).await
         }
         opened => opened,
     };
-    let tcp = opened.map_err(|_| FailureKind::ConnectFailed)?;
+    match opened {
+        Ok(tcp) => Ok(Connecting(tcp)),
+        Err(error) if is_taken(&error) => Err(FailureKind::NoPort),
+        Err(_) => Err(FailureKind::ConnectFailed),
+    }
+}
+
+/// Begins a connection in the turn of who asks for it, for as long as is left for ports.
+async fn begin_in_line<T>(
+    crowds: &Crowds,
+    (address, asker): (SocketAddr, u64),
+    attempt: impl FnMut() -> io::Result<T>,
+    ports: &mut Allowance,
+) -> io::Result<T> {
+    let waited = ports.wait(crowds.begin(address, asker, attempt)).await;
+    waited.unwrap_or_else(|_| Err(none_is_free()))
+}
+
+/// Waits until an endpoint has answered.
+///
+/// # Errors
+/// It refuses, it cannot be reached, or nobody may be connected to at its address any more.
+pub(super) async fn finish(
+    dial: &Dial<'_>,
+    local: &Local,
+    connecting: Connecting,
+) -> Result<TcpStream, FailureKind> {
+    let tcp = established(connecting.0).await;
+    let tcp = tcp.map_err(|_| FailureKind::ConnectFailed)?;
     // A listener may have come meanwhile.
     let border = local.names.border();
-    match border.is_own(address, || tcp.local_addr().ok()) {
+    match border.is_own(dial.target.address, || tcp.local_addr().ok()) {
         true => Err(FailureKind::EndpointRefused),
         false => Ok(tcp),
     }
@@ -119,9 +154,9 @@ fn source(target: &Endpoint) -> Option<IpAddr> {
     target.manner.source.filter(|it| it.is_ipv4() == is_ipv4)
 }
 
-/// Opens a connection, from an address where one is said, and from the first of the ports that is
+/// Begins a connection, from an address where one is said, and from the first of the ports that is
 /// free. Where it is no port that is missing but an address, no further one is tried.
-async fn open(
+fn open(
     address: SocketAddr,
     source: Option<IpAddr>,
     ports: impl Iterator<Item = u16>,
@@ -135,7 +170,7 @@ async fn open(
     let mut may_lack_address = true;
     // From its own port a socket on this machine would connect to itself.
     for port in ports.filter(|port| *port != address.port()) {
-        match open_from((source, port).into(), address).await {
+        match open_from((source, port).into(), address) {
             Err(error) if is_taken(&error) => failed = error,
             opened => return opened,
         }
@@ -157,15 +192,28 @@ fn lacks_address(source: IpAddr, address: SocketAddr) -> bool {
     asked.is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-async fn open_from(source: SocketAddr, address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
+/// Begins a connection from a port: the kernel says at once whether that is free.
+fn open_from(source: SocketAddr, address: SocketAddr) -> io::Result<TcpStream> {
+    let kind = Type::STREAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     // Without it every port would serve one connection only, whatever endpoint it leads to.
-    socket.set_reuseaddr(true)?;
-    socket.bind(source)?;
-    socket.connect(address).await
+    socket.set_reuse_address(true)?;
+    socket.bind(&source.into())?;
+    let is_begun =
+        |error: &io::Error| error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error());
+    match socket.connect(&address.into()) {
+        Err(error) if !is_begun(&error) => Err(error),
+        _ => TcpStream::from_std(socket.into()),
+    }
+}
+
+/// Waits until a connection that has begun is there.
+async fn established(tcp: TcpStream) -> io::Result<TcpStream> {
+    tcp.writable().await?;
+    match tcp.take_error()? {
+        Some(error) => Err(error),
+        None => Ok(tcp),
+    }
 }
 
 /// Sets up a socket that has just connected.
@@ -192,29 +240,46 @@ pub fn settle(tcp: &TcpStream, keepalive: Option<Keepalive>) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use std::cell::Cell;
+    use std::net::{IpAddr, SocketAddr};
+    use std::time::Duration;
 
-    use super::{PortDraw, open};
+    use socket2::{Domain, Socket, Type};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Allowance, Crowds, PortDraw, begin_in_line, established, none_is_free, open};
+    use crate::net::deadline::TICK;
     use crate::random::rng::Rng;
+
+    /// A connection to an endpoint that has answered.
+    async fn connected(
+        address: SocketAddr,
+        source: Option<IpAddr>,
+        ports: impl Iterator<Item = u16>,
+    ) -> std::io::Result<TcpStream> {
+        established(open(address, source, ports)?).await
+    }
 
     #[tokio::test]
     async fn connections_come_from_ports_that_were_drawn_and_pass_over_those_that_are_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let dice = Rng::new(address.port().into());
-        let known = open(address, None, PortDraw::new(&dice)).await.unwrap();
+        let known = connected(address, None, PortDraw::new(&dice))
+            .await
+            .unwrap();
         let known = (known.local_addr().unwrap().port(), known);
         let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let other = elsewhere.local_addr().unwrap();
         // A port from which another endpoint is connected to is free for this one.
-        let free = open(other, None, PortDraw::new(&dice)).await.unwrap();
+        let free = connected(other, None, PortDraw::new(&dice)).await.unwrap();
         let free = (free.local_addr().unwrap().port(), free);
         // One that the endpoint has, one that it is connected to from, and one that is neither.
         let ports = [address.port(), known.0, other.port(), free.0];
-        let opened = open(address, None, ports.into_iter()).await.unwrap();
+        let opened = connected(address, None, ports.into_iter()).await.unwrap();
         assert_eq!(opened.local_addr().unwrap().port(), free.0);
         // Each port may lead to several endpoints, and to each of them once.
-        let taken = open(address, None, ports.into_iter()).await;
+        let taken = connected(address, None, ports.into_iter()).await;
         assert_eq!(
             taken.unwrap_err().kind(),
             std::io::ErrorKind::AddrNotAvailable
@@ -229,7 +294,7 @@ mod tests {
         let mut draw = PortDraw::new(&dice);
         // An address that no machine has.
         let source = Some([192, 0, 2, 1].into());
-        let failed = open(address, source, draw.by_ref()).await.unwrap_err();
+        let failed = connected(address, source, draw.by_ref()).await.unwrap_err();
         assert_eq!(failed.kind(), std::io::ErrorKind::NetworkUnreachable);
         assert_eq!(draw.count(), super::super::ports::TRIES_MAX as usize - 1);
     }
@@ -241,8 +306,77 @@ mod tests {
         drop(listener);
         let dice = Rng::new(1);
         let mut draw = PortDraw::new(&dice);
-        let refused = open(address, None, draw.by_ref()).await.unwrap_err();
+        let refused = connected(address, None, draw.by_ref()).await.unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         assert_eq!(draw.count(), super::super::ports::TRIES_MAX as usize - 1);
+    }
+
+    /// An endpoint that answers nobody: nobody takes the connections that it has, and it has no
+    /// room for more.
+    async fn full() -> (Socket, SocketAddr, Vec<TcpStream>) {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener
+            .bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())
+            .unwrap();
+        listener.listen(1).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let (dice, mut held) = (Rng::new(7), Vec::new());
+        loop {
+            let tcp = open(address, None, PortDraw::new(&dice)).unwrap();
+            let waited = tokio::time::timeout(Duration::from_millis(200), tcp.writable()).await;
+            held.push(tcp);
+            if waited.is_err() {
+                return (listener, address, held);
+            }
+            assert!(held.len() < 100, "it has room for everybody");
+        }
+    }
+
+    /// A connection that one was opened in place of had all of the time once more.
+    #[tokio::test]
+    async fn a_port_is_waited_for_no_longer_however_often_one_is_needed() {
+        let (crowds, tries) = (Crowds::default(), Cell::new(0));
+        let address = SocketAddr::from(([192, 0, 2, 1], 80));
+        // Longer than it takes until one is looked for again.
+        let mut ports = Allowance::new(3 * TICK);
+        for has_time in [true, false] {
+            tries.set(0);
+            let none = || {
+                tries.set(tries.get() + 1);
+                Err::<(), _>(none_is_free())
+            };
+            let begun = begin_in_line(&crowds, (address, 1), none, &mut ports).await;
+            assert!(begun.is_err());
+            assert_eq!(tries.get() > 1, has_time, "{}", tries.get());
+        }
+        let begun = begin_in_line(&crowds, (address, 1), || Ok(7), &mut ports).await;
+        assert_eq!(begun.unwrap(), 7, "one that is free is there already");
+    }
+
+    /// The next in line looked for a port only once the endpoint had answered the one before.
+    #[tokio::test]
+    async fn whoever_waits_for_an_endpoint_has_left_its_turn_to_the_next() {
+        let (_listener, address, _held) = full().await;
+        let (crowds, dice, free) = (Crowds::default(), Rng::new(3), Cell::new(false));
+        let (dice, free) = (&dice, &free);
+        let begin = |asker| {
+            crowds.begin(address, asker, move || match free.get() {
+                true => open(address, None, PortDraw::of_crowd(dice)),
+                false => {
+                    free.set(true);
+                    Err(none_is_free())
+                }
+            })
+        };
+        let both = async { tokio::join!(begin(1), begin(2)) };
+        let both = tokio::time::timeout(Duration::from_secs(10), both).await;
+        let (first, second) = both.unwrap();
+        for tcp in [first.unwrap(), second.unwrap()] {
+            assert!(
+                tcp.try_write(b"x").is_err(),
+                "the endpoint has not answered"
+            );
+        }
+        assert!(!crowds.has(address), "and nobody waits in line any more");
     }
 }

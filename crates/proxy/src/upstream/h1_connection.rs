@@ -18,17 +18,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::crowds::Crowds;
-use super::dial::{self, Dial};
+use super::dial::{self, Connecting, Dial};
 use super::endpoint_stream::EndpointStream;
 use super::idle::{Idle, IdleConnections, Leaving, Shelves};
 use super::secure::ClientConfigs;
-use super::shake::shake_hands;
+use super::shake::{ConnectTime, shake_hands};
 use crate::balance::Endpoint;
 use crate::balance::usage::{HeldUsage, Usage, UsageKind};
 use crate::codec::proxy_header::{self, Ends};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::local::Shared;
-use crate::net::allowance::Allowance;
 use crate::net::deadline::{TICK, now_ticks};
 use crate::net::record::Tls;
 use crate::net::stream::Stream;
@@ -259,7 +258,7 @@ impl H1Pool {
     }
 
     /// Opens a connection within the time that its upstream or its route allows. That does not run
-    /// while a turn is waited for.
+    /// while a turn or a free port is waited for.
     ///
     /// # Errors
     /// A failure that may be tried again elsewhere: nothing was sent.
@@ -282,6 +281,8 @@ impl H1Pool {
             }
             // No turn has come, which says nothing of the endpoint, and others are no better off.
             Err(kind @ FailureKind::Overloaded) => Err(kind.into()),
+            // Nor does a port that is missing, but for another one there may be some.
+            Err(kind @ FailureKind::NoPort) => Err(Failure::of(kind).retry(Retry::Yes)),
             Err(kind) => {
                 self.local.counts.add(Count::UpstreamFailed);
                 Err(Failure::of(kind).retry(Retry::Yes))
@@ -439,13 +440,13 @@ impl H1Pool {
     }
 
     async fn connect(&self, dial: &Dial<'_>) -> Result<Stream, FailureKind> {
-        let mut allowance = Allowance::new(dial.connect_timeout());
-        let tcp = self.open(dial, &mut allowance).await?;
+        let mut time = ConnectTime::new(dial, &self.local);
+        let tcp = self.open(dial, &mut time).await?;
         match &dial.target.manner.tls {
             None => Ok(Stream::Plain(tcp)),
             // Boxed, because a handshake is large and short, and the request behind it neither.
             Some(tls) => {
-                let encrypted = self.encrypt(tcp, tls, dial, &mut allowance);
+                let encrypted = self.encrypt(tcp, tls, dial, &mut time);
                 Ok(Stream::Tls(Box::pin(encrypted).await?))
             }
         }
@@ -457,7 +458,7 @@ impl H1Pool {
         tcp: TcpStream,
         tls: &UpstreamTls,
         dial: &Dial<'_>,
-        allowance: &mut Allowance,
+        time: &mut ConnectTime,
     ) -> Result<Box<Tls>, FailureKind> {
         let is_http2 = dial.target.manner.is_http2;
         let way = self
@@ -467,16 +468,16 @@ impl H1Pool {
         let name = ServerName::try_from(server_name(dial))
             .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));
         let (whose, how) = ((&*self.local, dial), (way.config.clone(), name.clone()));
-        let (mut session, turn) = shake_hands(whose, tcp, how, allowance).await?;
+        let (mut session, turn) = shake_hands(whose, tcp, how, time).await?;
         let believes = || way.believes(&name, session.endpoint_chain(), unix_time());
         let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
-        let is_believed = !is_resumed || turn.step_on(believes);
+        let is_believed = !is_resumed || turn.step(believes);
         drop(turn);
         if !is_believed {
             // The certificate that it shows now decides. No request was sent to it.
             way.forget(&name);
-            let tcp = self.open(dial, allowance).await?;
-            (session, _) = shake_hands(whose, tcp, (way.anew(), name), allowance).await?;
+            let tcp = self.open(dial, time).await?;
+            (session, _) = shake_hands(whose, tcp, (way.anew(), name), time).await?;
         }
         if tls.mesh != MeshTls::None
             && let Some(leaf) = session.endpoint_chain().first()
@@ -490,14 +491,20 @@ impl H1Pool {
     async fn open(
         &self,
         dial: &Dial<'_>,
-        allowance: &mut Allowance,
+        time: &mut ConnectTime,
     ) -> Result<TcpStream, FailureKind> {
-        let opened = allowance.wait(self.open_socket(dial)).await;
+        let connecting = dial::begin(dial, &self.local, &self.crowds, &mut time.ports).await?;
+        let introduced = self.introduce(dial, connecting);
+        let opened = time.endpoint.wait(introduced).await;
         opened.unwrap_or(Err(FailureKind::ConnectTimeout))
     }
 
-    async fn open_socket(&self, dial: &Dial<'_>) -> Result<TcpStream, FailureKind> {
-        let mut tcp = dial::connect(dial, &self.local, &self.crowds).await?;
+    async fn introduce(
+        &self,
+        dial: &Dial<'_>,
+        connecting: Connecting,
+    ) -> Result<TcpStream, FailureKind> {
+        let mut tcp = dial::finish(dial, &self.local, connecting).await?;
         dial::settle(&tcp, dial.limits().and_then(|limits| limits.keepalive));
         if let Some(version) = dial.target.manner.proxy_protocol {
             let header = proxy_header::write(version, dial.ends);

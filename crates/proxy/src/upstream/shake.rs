@@ -6,12 +6,12 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use myriad_model::MeshTls;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::dial::Dial;
 use crate::admission::share::Owner;
@@ -22,9 +22,52 @@ use crate::limits::Reached;
 use crate::local::Local;
 use crate::net::allowance::Allowance;
 use crate::net::record::Tls;
-use crate::net::stream::hear;
+use crate::net::stream::{PARTS_MAX, hear};
 use crate::telemetry::count::Count;
 use crate::telemetry::refusal::{PeerRefusal, PeerSide};
+
+/// How long turns have been waited for together where an endpoint that hangs up has lost patience:
+/// nothing is wrong with it, and another connection would only be one more that waits.
+const OWN_WAIT: Duration = Duration::from_secs(1);
+
+/// The time that a connection to an endpoint may take.
+pub(super) struct ConnectTime {
+    /// To connect, and for the endpoint's part of handshakes.
+    pub(super) endpoint: Allowance,
+    /// For a port to be free, as often as one is needed.
+    pub(super) ports: Allowance,
+    /// For all turns of handshakes together.
+    turns: Allowance,
+}
+
+impl ConnectTime {
+    /// The time of a connection that is about to begin.
+    pub(super) fn new(dial: &Dial<'_>, local: &Local) -> Self {
+        ConnectTime {
+            endpoint: Allowance::new(dial.connect_timeout()),
+            ports: Allowance::new(dial.connect_timeout()),
+            turns: Allowance::new(local.limits.turn_timeout),
+        }
+    }
+
+    fn failure(&self, error: &io::Error) -> FailureKind {
+        failure(error.kind(), self.turns.spent())
+    }
+}
+
+/// The failure where an endpoint has broken off, or is not believed, once turns have been waited
+/// for so long.
+fn failure(kind: io::ErrorKind, waited: Duration) -> FailureKind {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let has_hung_up = matches!(
+        kind,
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    );
+    match has_hung_up && waited >= OWN_WAIT {
+        true => FailureKind::Overloaded,
+        false => FailureKind::UpstreamTls,
+    }
+}
 
 /// Does the handshake with an endpoint, and tells where that is not believed. Making the keys of
 /// its hello has a turn, and so has each look at what the endpoint has sent: that verifies its
@@ -37,35 +80,33 @@ pub(super) async fn shake_hands<'a>(
     (local, dial): (&'a Local, &Dial<'_>),
     tcp: TcpStream,
     (config, name): (Arc<ClientConfig>, ServerName<'static>),
-    allowance: &mut Allowance,
+    time: &mut ConnectTime,
 ) -> Result<(Box<Tls>, HandshakeTurn<'a>), FailureKind> {
     let owner = owner(dial);
-    let mut turn = take_turn(local, dial, owner).await?;
+    let mut turn = take_turn(local, dial, owner, time).await?;
     let session = turn.step(|| Tls::client(tcp, config, name));
     let mut session = Box::new(session.map_err(|_| FailureKind::UpstreamTls)?);
-    let mut is_hello = true;
-    loop {
+    for _ in 0..PARTS_MAX {
         let polled = poll_fn(|context| {
             let go_on = || session.poll_handshake(context, &mut |step| step());
-            Poll::Ready(match is_hello {
-                true => turn.step_on(go_on),
-                false => turn.step(go_on),
-            })
+            Poll::Ready(turn.step(go_on))
         });
         match polled.await {
             Poll::Ready(Ok(())) => return Ok((session, turn)),
             Poll::Ready(Err(error)) => {
                 tell(&error, dial, local);
-                return Err(FailureKind::UpstreamTls);
+                return Err(time.failure(&error));
             }
-            Poll::Pending => is_hello = false,
+            Poll::Pending => {}
         }
         drop(turn);
-        let heard = allowance.wait(hear(&mut session)).await;
+        let heard = time.endpoint.wait(hear(&mut session)).await;
         let heard = heard.map_err(|_| FailureKind::ConnectTimeout)?;
-        heard.map_err(|_| FailureKind::UpstreamTls)?;
-        turn = take_turn(local, dial, owner).await?;
+        heard.map_err(|error| time.failure(&error))?;
+        turn = take_turn(local, dial, owner, time).await?;
     }
+    // It comes in too many parts.
+    Err(FailureKind::UpstreamTls)
 }
 
 /// The owner of the connections to an upstream's endpoints.
@@ -81,6 +122,7 @@ async fn take_turn<'a>(
     local: &'a Local,
     dial: &Dial<'_>,
     owner: Owner,
+    time: &mut ConnectTime,
 ) -> Result<HandshakeTurn<'a>, FailureKind> {
     let (turns, shares) = (&local.turns, &local.fairness.handshakes);
     if let Some(turn) = turns.begin(owner, shares) {
@@ -90,7 +132,7 @@ async fn take_turn<'a>(
         local.counts.add(Count::HandshakeQueued);
     }
     let waiting = turns.wait(owner, source_of(dial.ends.client.ip()));
-    let waited = timeout(local.limits.turn_timeout, waiting).await;
+    let waited = time.turns.wait(waiting).await;
     waited.map_err(|_| {
         local.counts.add_reached(Reached::TurnTimeout);
         FailureKind::Overloaded
@@ -107,4 +149,25 @@ fn tell(error: &io::Error, dial: &Dial<'_>, local: &Local) {
         Some(_) => PeerSide::Mesh,
     };
     refusal.tell(dial.target.address, side, &local.counts);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind::{ConnectionReset, InvalidData, UnexpectedEof};
+    use std::time::Duration;
+
+    use super::{OWN_WAIT, failure};
+    use crate::failure::FailureKind::{Overloaded, UpstreamTls};
+
+    /// A retry of what waits already would make the line longer.
+    #[test]
+    fn an_endpoint_that_was_kept_waiting_until_it_hung_up_is_not_blamed() {
+        let short = OWN_WAIT - Duration::from_millis(1);
+        for hung_up in [ConnectionReset, UnexpectedEof] {
+            assert_eq!(failure(hung_up, short), UpstreamTls);
+            assert_eq!(failure(hung_up, OWN_WAIT), Overloaded);
+        }
+        // Nobody makes it say what is wrong by keeping it waiting.
+        assert_eq!(failure(InvalidData, OWN_WAIT), UpstreamTls);
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) const CHAIN_LENGTH_MAX: usize = 16;
 
 /// The most bytes of the modulus of an RSA key: 4,096 bits. Whoever shakes hands makes the proxy
 /// sign, which takes 31 ms with 8,192 bits, and so much that a few clients take all of its time.
-const RSA_BYTES_MAX: usize = 512;
+pub(super) const RSA_BYTES_MAX: usize = 512;
 
 /// The most bytes of the certificates of a chain. Every handshake sends them, and the names of the
 /// first are read, which are bounded by this too: each takes some of them.
@@ -310,7 +310,7 @@ fn check(pair: &TlsPair) -> Result<X509Certificate<'_>, Problem> {
 }
 
 /// The length of an RSA key's modulus in bytes; 0 of any other key.
-fn rsa_bytes(info: &SubjectPublicKeyInfo<'_>) -> usize {
+pub(super) fn rsa_bytes(info: &SubjectPublicKeyInfo<'_>) -> usize {
     let Ok(PublicKey::RSA(key)) = info.parsed() else {
         return 0;
     };

@@ -12,6 +12,7 @@ use myriad_model::{
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
+use super::certificate::{RSA_BYTES_MAX, rsa_bytes};
 use crate::engine::{Output, Reader};
 
 /// The most bytes of the certificates and revocation lists of one trust, or of its users: as many
@@ -56,10 +57,9 @@ pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
         say(Severity::Error, "data[ca.crt]", message);
         return output;
     }
-    let is_root = |der: &&Bytes| X509Certificate::from_der(der).is_ok();
-    let roots: Box<[Bytes]> = trust.roots.iter().filter(is_root).cloned().collect();
+    let (roots, unread, costly) = judge(&trust.roots);
     let is_list = |der: &Bytes| CertificateRevocationList::from_der(der).is_ok();
-    if roots.len() < trust.roots.len() {
+    if unread > 0 {
         let message = "holds a certificate that cannot be parsed, and is left out";
         say(Severity::Warning, "data[ca.crt]", message);
     }
@@ -67,6 +67,9 @@ pub(crate) fn translate(reader: &mut Reader<'_>, id: &Arc<str>) -> Output {
         let message = "holds a list that cannot be parsed, so nobody is verified by it";
         say(Severity::Error, "data[ca.crl]", message);
         return output;
+    }
+    if costly > 0 {
+        output.findings.push(told_as_costly(key, costly));
     }
     if roots.is_empty() {
         return output;
@@ -162,6 +165,32 @@ fn excess_of_users(users: &ApiUsers) -> Option<&'static str> {
     }
 }
 
+/// The authorities that others are verified by, how many cannot be read, and how many have keys
+/// whose signatures take too long to verify: whoever shakes hands makes the proxy do that.
+fn judge(all: &[Bytes]) -> (Box<[Bytes]>, usize, usize) {
+    let (mut unread, mut costly) = (0, 0);
+    let roots = all.iter().filter(|der| {
+        let Ok((_, root)) = X509Certificate::from_der(der) else {
+            unread += 1;
+            return false;
+        };
+        let is_costly = rsa_bytes(root.public_key()) > RSA_BYTES_MAX;
+        costly += usize::from(is_costly);
+        !is_costly
+    });
+    let roots = roots.cloned().collect();
+    (roots, unread, costly)
+}
+
+fn told_as_costly(key: &ObjectKey, count: usize) -> Finding {
+    let message = format!(
+        "holds {count} authorities with RSA keys longer than 4,096 bits, whose signatures take too \
+         long to verify: they verify nobody"
+    );
+    let remedy = "trust an authority with a key of ECDSA, or of RSA with at most 4,096 bits";
+    Finding::new(Severity::Warning, key, "data[ca.crt]", message, remedy)
+}
+
 /// Why authorities are more than a trust may have; none where they are not.
 fn excess(trust: &TrustDer) -> Option<&'static str> {
     let parts = trust.roots.len().max(trust.crls.len());
@@ -219,9 +248,15 @@ mod tests {
     use myriad_api::secret::{Users as ApiUsers, UsersForm};
     use myriad_api::{ObjectKey, ObjectKind, TrustDer};
     use myriad_model::{TRUST_PARTS_MAX, TRUST_SUBJECT_MAX, Users, Value};
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use rcgen::{
+        CertificateParams, CertifiedIssuer, DnType, KeyPair, PKCS_RSA_SHA256, PublicKeyData,
+        SignatureAlgorithm,
+    };
 
-    use super::{TRUST_BYTES_MAX, are_usable, crowd, excess, translate_users};
+    use super::{
+        RSA_BYTES_MAX, TRUST_BYTES_MAX, are_usable, crowd, excess, judge, told_as_costly,
+        translate_users,
+    };
 
     const GOOD: &str = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
 
@@ -266,6 +301,53 @@ mod tests {
             crls: parts(crls),
             users: ApiUsers::default(),
         }
+    }
+
+    /// The public half of an RSA key that nobody has.
+    struct Wide(Vec<u8>);
+
+    impl Wide {
+        fn of(bytes: usize) -> Self {
+            let length = |count: usize| u16::try_from(count).unwrap().to_be_bytes();
+            let modulus = [&[0][..], &vec![0xff; bytes][..]].concat();
+            let numbers = [
+                &[0x02, 0x82][..],
+                &length(modulus.len())[..],
+                &modulus[..],
+                &[0x02, 3, 1, 0, 1][..],
+            ]
+            .concat();
+            Wide([&[0x30, 0x82][..], &length(numbers.len())[..], &numbers[..]].concat())
+        }
+    }
+
+    impl PublicKeyData for Wide {
+        fn der_bytes(&self) -> &[u8] {
+            &self.0
+        }
+
+        fn algorithm(&self) -> &'static SignatureAlgorithm {
+            &PKCS_RSA_SHA256
+        }
+    }
+
+    #[test]
+    fn authorities_with_keys_that_take_too_long_to_verify_by_are_left_out_and_told() {
+        let params = || CertificateParams::new(Vec::new()).unwrap();
+        let issuer = CertifiedIssuer::self_signed(params(), KeyPair::generate().unwrap()).unwrap();
+        let authority = |bytes: usize| {
+            let made = params().signed_by(&Wide::of(bytes), &issuer).unwrap();
+            Bytes::from(made.der().to_vec())
+        };
+        let longest = authority(RSA_BYTES_MAX);
+        let small = Bytes::from(issuer.der().to_vec());
+        let broken = Bytes::from_static(b"no");
+        let all = [authority(1_024), longest.clone(), broken, small.clone()];
+        let (roots, unread, costly) = judge(&all);
+        assert_eq!((&*roots, unread, costly), (&[longest, small][..], 1, 1));
+        let key = ObjectKey::new(ObjectKind::Secret, "shop", "ca");
+        let told = told_as_costly(&key, costly).to_string();
+        assert!(told.contains("longer than 4,096 bits"), "{told}");
     }
 
     #[test]

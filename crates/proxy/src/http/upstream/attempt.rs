@@ -146,6 +146,12 @@ impl Attempt<'_> {
         turns.spend_head(self.plan.upstream.owner, bytes);
     }
 
+    /// Takes note of the head of an answer that came packed.
+    pub fn spend_unpacked(&self, bytes: usize, fields: usize) {
+        let turns = &self.worker.local.fairness.answers;
+        turns.spend_unpacked(self.plan.upstream.owner, bytes, fields);
+    }
+
     /// Tells the client's end how much is held for the request, with what has come of the response,
     /// and how much there may be below that. What is too much already is not kept in case it has
     /// to be sent again.
@@ -255,7 +261,7 @@ pub fn note_failure(
     target: &Endpoint,
     kind: FailureKind,
 ) {
-    if kind == FailureKind::Overloaded {
+    if matches!(kind, FailureKind::Overloaded | FailureKind::NoPort) {
         return;
     }
     let is_endpoints = matches!(

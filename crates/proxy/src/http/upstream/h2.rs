@@ -380,7 +380,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
     fn answered(&mut self, mut parts: http::response::Parts, body: Intake) -> Result<(), Failure> {
         let fields = parts.headers.iter();
         let bytes = fields.map(|(name, value)| name.as_str().len() + value.len());
-        self.around.spend_head(bytes.sum());
+        self.around.spend_unpacked(bytes.sum(), parts.headers.len());
         if self.around.plan.is_upgrade && parts.status.is_success() {
             return self.carry(&mut parts.headers, body);
         }

@@ -323,7 +323,9 @@ fn after_failed_connect(
         worker.local.counts.add(Count::UpstreamRetried);
         return Ok(Next::Repeated);
     }
-    let event = Event::of(failure.kind, true);
+    // For the same endpoint it would wait once more in the line in which it has waited.
+    let may_repeat = failure.kind != FailureKind::NoPort || attempt::may_change(&failure, pool);
+    let event = Event::of(failure.kind, true).filter(|_| may_repeat);
     if event.is_some_and(|event| tries.take(worker, plan, pool, event)) {
         return Ok(Next::Repeated);
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use myriad_base::task;
 use myriad_model::{
-    Capture, CaptureDirection, Host, Listener, ListenerProtocol, MutualTls, Name, Protocol, Route,
-    StreamRoute, Upstream, Value, WeightedUpstream,
+    Capture, CaptureDirection, Endpoint, Endpoints, Host, Listener, ListenerProtocol, MutualTls,
+    Name, Protocol, Retry, RetryConditions, Route, StreamRoute, Upstream, Value, WeightedUpstream,
 };
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use super::limits::counted;
 use super::streams;
-use super::world::{Backend, Client, World, route, trusting};
+use super::world::{Backend, Client, World, route, trusting, with_policy};
 use crate::{Limits, Settings};
 
 mod counted;
@@ -352,6 +352,78 @@ async fn where_no_port_is_free_for_an_endpoint_its_next_connection_waits_and_no_
     SockRef::from(&first.stream).set_linger(linger).unwrap();
     drop(first);
     assert_eq!(second.read_until("\n").await, "hello 127.0.0.6\n");
+    // One for which none becomes free in time says nothing of the endpoint.
+    let mut third = connect_from(50_004, "10.9.0.20:25").await;
+    assert_eq!(third.read_to_end().await, "");
+    world.counts(&crowded.replace(" 1", " 2")).await;
+    let failed = "upstream_connections_total{event=\"failed\"}";
+    assert_eq!(counted(&world, failed), 0);
+    world.proxy.drain().await;
+}
+
+/// An upstream in plain text whose connections are left alone.
+fn put_left_alone(world: &mut World, name: &str, endpoints: &[&str]) {
+    let upstream = Upstream {
+        source_address: Some(Box::new([127, 0, 0, 6].into())),
+        ..Upstream::plain(Protocol::Http1)
+    };
+    let endpoints = endpoints.iter().map(|at| Endpoint::even(address(at)));
+    let endpoints = Endpoints::new(endpoints.collect::<Vec<_>>().into());
+    world.put_all(vec![
+        (name, Value::Upstream(Box::new(upstream))),
+        (name, Value::Endpoints(Box::new(endpoints))),
+    ]);
+}
+
+/// A route that says what leads to repetitions had none where a port was missing.
+#[tokio::test]
+async fn where_no_port_is_free_for_an_endpoint_a_rule_leads_to_another_one() {
+    if !is_inside("where_no_port_is_free_for_an_endpoint_a_rule_leads_to_another_one") {
+        return;
+    }
+    let mut world = world();
+    let any = "outbound/any:any";
+    world.put(any, listener("0.0.0.0:0", ListenerProtocol::Tcp, None));
+    world.put("elsewhere", original(Protocol::Http1));
+    world.put("all", stream_route(any, &[], "0.0.0.0/0", "elsewhere"));
+    server_first("10.9.0.20:25").await;
+    app("10.9.0.21:80", "ok").await;
+    put_left_alone(&mut world, "one", &["10.9.0.20:25"]);
+    put_left_alone(&mut world, "both", &["10.9.0.20:25", "10.9.0.21:80"]);
+    let name = "outbound/10.9.0.10:80";
+    world.put(name, listener("10.9.0.10:80", ListenerProtocol::Http, None));
+    for upstream in ["one", "both"] {
+        let retrying = with_policy(on(name, upstream, upstream), |policy| {
+            policy.connect_timeout = Duration::from_millis(300);
+            policy.retry = Some(Box::new(Retry {
+                attempts: 1,
+                try_timeout: Duration::ZERO,
+                conditions: RetryConditions::CONNECT_FAILURE,
+                statuses: Box::default(),
+                backoff: Duration::from_millis(1),
+            }));
+        });
+        world.put_route(upstream, retrying);
+    }
+    // The only port is taken for one of them.
+    let range = "/proc/sys/net/ipv4/ip_local_port_range";
+    std::fs::write(range, "40000 40000").unwrap();
+    let mut first = connect_from(50_001, "10.9.0.20:25").await;
+    assert_eq!(first.read_until("\n").await, "hello 127.0.0.6\n");
+    let crowded = "upstream_connections_total{event=\"crowded\"}";
+    let mut client = connect_from(50_002, "10.9.0.10:80").await;
+    for _ in 0..64 {
+        let answer = ask_again(&mut client, "both").await;
+        assert_eq!(answer, said("200", "ok"));
+        if counted(&world, crowded) > 0 {
+            break;
+        }
+    }
+    let before = counted(&world, crowded);
+    assert!(before > 0, "the endpoint was never chosen");
+    // Where there is no other one, nobody waits once more.
+    assert_eq!(ask_again(&mut client, "one").await.0, "503");
+    assert_eq!(counted(&world, crowded), before + 1);
     world.proxy.drain().await;
 }
 

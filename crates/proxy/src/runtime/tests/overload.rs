@@ -481,7 +481,7 @@ async fn handshakes_that_do_not_go_on_give_back_their_slots_and_stay() {
 }
 
 /// A client whose first key share is of a group that no domain takes.
-fn asked_again() -> Arc<ClientConfig> {
+pub(super) fn asked_again() -> Arc<ClientConfig> {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![aws_lc_rs::kx_group::MLKEM1024, aws_lc_rs::kx_group::X25519];
     let config = ClientConfig::builder_with_provider(Arc::new(provider))
@@ -505,6 +505,8 @@ async fn who_has_to_be_asked_again_gives_its_slot_back_until_then() {
     let hello = hello_by("flood.example", config.clone());
     half.write_all(&hello).await.unwrap();
     until_answered(&mut half).await;
+    // The beginning of a second hello is none.
+    half.write_all(&[22]).await.unwrap();
     let client = world.tls_client_with("quiet.example", &config).await;
     let mut client = client.unwrap();
     client.send(QUIET).await;

@@ -194,6 +194,65 @@ fn a_network_has_one_turn_however_many_sources_are_in_it() {
     assert!(next.contains(&wanted("n200.example")), "{next:?}");
 }
 
+/// Networks of 48 bits that nothing was refused yet: whoever has one of 32 bits has 65,536.
+#[test]
+fn fresh_networks_of_one_provider_have_one_turn_however_many_there_are() {
+    let demand = open();
+    let mut flood = Vec::new();
+    let mut fresh = 0..;
+    let mut ask_more = |count: usize| {
+        for number in fresh.by_ref().take(count) {
+            let address = source(&format!("2001:db8:{number:x}::1"));
+            flood.push(want(&demand, &format!("n{number}.example"), address));
+        }
+    };
+    ask_more(256);
+    // Those who had a turn are refused, and others come without end.
+    let mut turns_until = |wait: DemandWait, name: &str, is_refused: bool| {
+        for turn in 1..=64 {
+            ask_more(1);
+            let Some(Demanded::Wanted(told)) = told(&demand) else {
+                panic!("nothing is told");
+            };
+            let is_it = *told == *name;
+            match is_it && !is_refused {
+                true => demand.settle(name),
+                false => demand.refuse(&told, Duration::ZERO),
+            }
+            if is_it {
+                drop(wait);
+                return turn;
+            }
+        }
+        panic!("{name} has no turn");
+    };
+    let mine = want(&demand, "mine.example", source("2001:db9:1:1::1"));
+    assert!(turns_until(mine, "mine.example", false) <= 2);
+    // One that a refusal stands against has a part of the turns beside the flood.
+    let typo = want(&demand, "typo.example", source("192.0.2.1"));
+    assert!(turns_until(typo, "typo.example", true) <= 2);
+    let again = want(&demand, "again.example", source("192.0.2.1"));
+    assert!(turns_until(again, "again.example", false) <= 4);
+}
+
+/// No client of a provider is judged by another: many of them have a refusal now and then.
+#[test]
+fn a_provider_stands_among_the_first_while_one_of_its_networks_does() {
+    let demand = open();
+    let inside = |it: usize| format!("2001:db8:{it:x}::1");
+    flood(&demand, inside, 64);
+    let _refused: Vec<_> = (0..64)
+        .map(|it| want(&demand, &format!("n{it}.example"), source(&inside(it))))
+        .collect();
+    let outside = |it: usize| source(&format!("198.51.{it}.1"));
+    let _others: Vec<_> = (0..8)
+        .map(|it| want(&demand, &format!("o{it}.example"), outside(it)))
+        .collect();
+    let _mine = want(&demand, "mine.example", source("2001:db8:ff::1"));
+    // Sooner than the first turn of those whose name was refused.
+    assert!((0..3).any(|_| told(&demand) == wanted("mine.example")));
+}
+
 #[test]
 fn sources_whose_names_were_refused_go_behind_one_without_refusals() {
     let floods: [fn(usize) -> String; 3] = [

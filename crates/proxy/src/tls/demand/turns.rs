@@ -2,6 +2,9 @@
 //!
 //! A wide network has one turn, however many narrower ones are in it, and those take turns for it.
 //! Beside networks without refusals, those whose last name was refused have a part of the turns.
+//! A provider has networks without end that nothing was refused yet: they
+//! have one turn among the providers. No refusal stands against a provider as a whole; it goes
+//! behind while only such of its networks wait that refusals stand against.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use std::time::Duration;
 
 use myriad_base::clock::{self, Instant};
 
-use crate::admission::networks::{EVERYWHERE, NetworkKey, is_source, networks_of};
+use crate::admission::networks::{EVERYWHERE, NetworkKey, is_of_provider, is_source, networks_of};
 
 /// How many turns networks without refusals have for each of the others, where there are both.
 const TURNS_BEFORE: u32 = 3;
@@ -68,19 +71,22 @@ impl NameTurns {
         self.names.insert(turn, name.clone());
         // Beginning with the name in the line of its source, whatever is new to the line around.
         let mut is_new = true;
-        let (mut member, mut is_refused) = (turn, false);
+        let (mut of_member, mut member, mut is_refused) = (turn, turn, false);
         for network in networks_of(source).into_iter().rev() {
             let line = self.lines.entry(network).or_default();
             line.names += 1;
-            if is_new {
-                line.put(turn, member, is_refused);
+            match is_new {
+                true => line.put(turn, member, is_refused),
+                // What has come may be the first of it that is not refused.
+                false if !is_refused => line.lift(of_member),
+                false => {}
             }
             is_new = line.names == 1;
             if is_new {
                 line.turn = turn;
             }
-            member = network.1;
-            is_refused = self.marks.has(network, now);
+            (of_member, member) = (line.turn, network.1);
+            is_refused = self.is_behind(network, now);
         }
         (source, turn)
     }
@@ -109,10 +115,13 @@ impl NameTurns {
         let now = clock::now();
         let mut network = EVERYWHERE;
         let (source, number) = loop {
-            let (turn, member) = self.lines.get_mut(&network)?.first(|inside| {
+            let mut line = std::mem::take(self.lines.get_mut(&network)?);
+            let found = line.first(|inside| {
                 let inside = (network.0 + 1, inside);
-                !is_source(network) && self.marks.has(inside, now)
-            })?;
+                !is_source(network) && self.is_behind(inside, now)
+            });
+            self.lines.insert(network, line);
+            let (turn, member) = found?;
             if is_source(network) {
                 break (network.1, turn);
             }
@@ -126,14 +135,24 @@ impl NameTurns {
     /// Whether one more name of a source would have its turn before one that waits behind another.
     pub(super) fn is_sooner(&self, source: u64, (before, _): NamePlace) -> bool {
         let now = clock::now();
-        let of = |network: NetworkKey, more| {
-            let names = self.lines.get(&network).map_or(0, |line| line.names);
-            (self.marks.has(network, now), names + more)
+        let own_is_behind = |network: NetworkKey| match is_of_provider(network) {
+            // One more name of a network without refusals takes it out of there.
+            true => {
+                let [_, _, inside, ..] = networks_of(source);
+                let line = self.lines.get(&network);
+                let has_first = line.is_some_and(|line| !line.first.is_empty());
+                self.is_behind(inside, now) && !has_first
+            }
+            false => self.is_behind(network, now),
         };
+        let names = |network| self.lines.get(&network).map_or(0, |line| line.names);
         let pairs = networks_of(source).into_iter().zip(networks_of(before));
         let mut different = pairs
             .filter(|(own, other)| own != other)
-            .map(|(own, other)| of(own, 1).cmp(&of(other, 0)));
+            .map(|(own, other)| {
+                let own = (own_is_behind(own), names(own) + 1);
+                own.cmp(&(self.is_behind(other, now), names(other)))
+            });
         different
             .find(|order| order.is_ne())
             .is_some_and(|order| order.is_lt())
@@ -142,7 +161,8 @@ impl NameTurns {
     /// The last name of a source was refused, or not.
     pub(super) fn mark(&mut self, source: u64, is_refused: bool) {
         let now = clock::now();
-        for network in networks_of(source).into_iter().skip(1) {
+        let networks = networks_of(source).into_iter().skip(1);
+        for network in networks.filter(|network| !is_of_provider(*network)) {
             match is_refused {
                 true => self.marks.set(network, now + REFUSAL_TIME),
                 false => self.marks.clear(network),
@@ -155,19 +175,34 @@ impl NameTurns {
         self.marks = Marks::default();
     }
 
-    /// Puts the networks of a source, as far as names wait there, behind the others around them.
+    /// Puts the networks of a source, as far as names wait there, behind the others around them:
+    /// the narrowest first, by which wider ones are judged.
     fn step_back(&mut self, source: u64, now: Instant) {
         let turn = self.number();
         let networks = networks_of(source);
-        for (around, network) in networks.into_iter().zip(networks.into_iter().skip(1)) {
+        let pairs = networks.into_iter().zip(networks.into_iter().skip(1));
+        for (around, network) in pairs.rev() {
             let Some(line) = self.lines.get_mut(&network) else {
-                return;
+                continue;
             };
             let before = std::mem::replace(&mut line.turn, turn);
+            let is_refused = self.is_behind(network, now);
             if let Some(around) = self.lines.get_mut(&around) {
                 around.take(before);
-                around.put(turn, network.1, self.marks.has(network, now));
+                around.put(turn, network.1, is_refused);
             }
+        }
+    }
+
+    /// Whether a network stands behind those without refusals: its last name was refused, or where
+    /// it is a provider's, that of each network in it that waits.
+    fn is_behind(&self, network: NetworkKey, now: Instant) -> bool {
+        match is_of_provider(network) {
+            true => {
+                let line = self.lines.get(&network);
+                line.is_some_and(|line| line.first.is_empty())
+            }
+            false => self.marks.has(network, now),
         }
     }
 
@@ -193,6 +228,13 @@ impl Line {
             true => self.refused.insert(turn, member),
             false => self.first.insert(turn, member),
         };
+    }
+
+    /// Puts one that stands behind, and no longer should, among the first.
+    fn lift(&mut self, turn: u64) {
+        if let Some(member) = self.refused.remove(&turn) {
+            self.first.insert(turn, member);
+        }
     }
 
     fn take(&mut self, turn: u64) {

@@ -16,7 +16,7 @@ use myriad_model::Ping;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-use crate::admission::answers::{AnswerTurns, AnswerWait};
+use crate::admission::answers::{AnswerTurns, AnswerWait, FIELD_COST};
 use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::limits::Limits;
 use crate::telemetry::count::{Count, Counts};
@@ -27,11 +27,9 @@ use crate::upstream::noise::{EDGE_BYTES, Noise};
 /// that were given up, and frames that nobody has asked for. Beyond, it is closed.
 const UNASKED_BYTES_MAX: usize = 1 << 20;
 
-/// The most bytes that are read of a connection at once, before others have their turn.
+/// The most bytes that are read of a connection at once, before others have their turn. Each field
+/// of a head counts for more than the one byte that may stand for it.
 const SLICE_BYTES: usize = 64 << 10;
-
-/// The bytes that each field of a head counts for in that: one byte may stand for one.
-const FIELD_BYTES: u64 = 16;
 
 /// The state that a connection's requests and its task share.
 #[derive(Default)]
@@ -181,14 +179,12 @@ impl Bounded {
         } = self;
         let before = noise.fields();
         let withheld = noise.hear(read);
-        let fields = noise
-            .fields()
-            .saturating_sub(before)
-            .saturating_mul(FIELD_BYTES);
-        let charged = usize::try_from(fields).unwrap_or(usize::MAX);
-        turns.spend_frames(*owner, read.len(), charged);
+        let fields = noise.fields().saturating_sub(before);
+        let fields = usize::try_from(fields).unwrap_or(usize::MAX);
+        turns.spend_frames(*owner, read.len(), fields);
         let slice = state.slice.get() + read.len();
-        state.slice.set(slice.saturating_add(charged));
+        let of_fields = fields.saturating_mul(FIELD_COST);
+        state.slice.set(slice.saturating_add(of_fields));
         state.hear(read.len());
         if noise.is_too_much(state.begun.get(), state.active.get()) {
             state.is_noisy.set(true);
@@ -360,7 +356,7 @@ mod tests {
     use std::future::poll_fn;
     use std::pin::Pin;
     use std::rc::Rc;
-    use std::task::Poll;
+    use std::task::{Context, Poll};
 
     use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
     use tokio::net::{TcpListener, TcpStream};
@@ -371,6 +367,10 @@ mod tests {
 
     #[tokio::test]
     async fn reading_ends_for_one_turn_though_more_is_there() {
+        LocalSet::new().run_until(read_in_slices()).await;
+    }
+
+    async fn read_in_slices() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connected = TcpStream::connect(address).await.unwrap();
@@ -407,8 +407,8 @@ mod tests {
         assert!(turns >= 3);
     }
 
-    /// A connection that has something to say, and what is read of it in one poll.
-    async fn read_by(turns: &Rc<AnswerTurns>, owner: u64) -> Poll<usize> {
+    /// A connection that has something to say, and its endpoint.
+    async fn saying(turns: &Rc<AnswerTurns>, owner: u64) -> (Bounded, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connected = TcpStream::connect(address).await.unwrap();
@@ -420,14 +420,16 @@ mod tests {
             .unwrap();
         connected.readable().await.unwrap();
         let stream = EndpointStream::new(Stream::Plain(connected));
-        let mut bounded = Bounded::new(stream, Rc::default(), (turns.clone(), owner));
+        let bounded = Bounded::new(stream, Rc::default(), (turns.clone(), owner));
+        (bounded, endpoint)
+    }
+
+    /// How much is read of a connection in one poll.
+    fn read_once(bounded: &mut Bounded, context: &mut Context<'_>) -> Poll<usize> {
         let mut room = [0; 64];
-        poll_fn(|context| {
-            let mut into = ReadBuf::new(&mut room);
-            let polled = Pin::new(&mut bounded).poll_read(context, &mut into);
-            Poll::Ready(polled.map(|_| into.filled().len()))
-        })
-        .await
+        let mut into = ReadBuf::new(&mut room);
+        let polled = Pin::new(bounded).poll_read(context, &mut into);
+        polled.map(|_| into.filled().len())
     }
 
     /// Each connection had a slice of its own, however many of one namespace had something to say.
@@ -435,15 +437,24 @@ mod tests {
     async fn a_namespace_that_has_had_its_turn_is_read_in_the_next_one() {
         let story = async {
             let turns = Rc::<AnswerTurns>::default();
-            assert_eq!(read_by(&turns, 1).await, Poll::Ready(12));
-            let mut heads = 0;
-            while read_by(&turns, 1).await.is_ready() {
-                turns.spend_head(1, SLICE_BYTES);
-                heads += 1;
-                assert!(heads < 10);
+            let mut all = Vec::new();
+            for owner in [1, 1, 1, 2] {
+                all.push(saying(&turns, owner).await);
             }
-            assert!(heads > 1);
-            assert_eq!(read_by(&turns, 2).await, Poll::Ready(12));
+            let mut read = Vec::new();
+            poll_fn(|context| {
+                for (bounded, _) in &mut all {
+                    read.push(read_once(bounded, context));
+                    turns.spend_head(1, 2 * SLICE_BYTES);
+                }
+                Poll::Ready(())
+            })
+            .await;
+            let ready = Poll::Ready(12);
+            assert_eq!(read, [ready, ready, Poll::Pending, ready]);
+            let (late, _) = &mut all[2];
+            let count = poll_fn(|context| read_once(late, context)).await;
+            assert_eq!(count, 12);
         };
         LocalSet::new().run_until(story).await;
     }

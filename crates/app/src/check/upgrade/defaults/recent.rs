@@ -65,4 +65,10 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Look("look for hosts in two entries of tls, and for credentialNames"),
     },
+    ChangedDefault {
+        line: "Authorities in a `ca.crt` with RSA keys longer",
+        change: "authorities and issuers with RSA keys beyond 4,096 bits verify nobody",
+        setting: "",
+        sign: Sign::Look("look for RSA keys of 8,192 bits in ca.crt and in chains of peers"),
+    },
 ];
