@@ -206,8 +206,11 @@ impl Serving {
     }
 
     async fn stop(self) {
-        self.drain.start();
-        within(self.drain.finished()).await;
+        let Serving { drain, events, .. } = self;
+        // A stream that ends tells so, and waits for room to.
+        drop(events);
+        drain.start();
+        within(drain.finished()).await;
     }
 }
 
