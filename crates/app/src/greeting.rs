@@ -14,8 +14,11 @@ const FINDINGS_SHOWN_MAX: usize = 10;
 
 /// Writes the start line to standard error.
 pub fn print(settings: &Serve, addresses: &Addresses, board: &Board) {
+    // Written at once, so that whoever reads its first line finds the rest as it was then.
+    let mut text = Vec::new();
     // Standard error may be closed; serving goes on.
-    let _ = write(&mut std::io::stderr().lock(), settings, addresses, board);
+    let _ = write(&mut text, settings, addresses, board)
+        .and_then(|()| std::io::stderr().lock().write_all(&text));
 }
 
 fn write(
