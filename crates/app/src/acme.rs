@@ -4,6 +4,7 @@
 //! The one inbox is the only way: answers to challenges are objects that become resources, and so
 //! are certificates. What is kept is enough to go on after a crash at any moment.
 
+mod accounts;
 mod checked;
 mod cluster;
 mod counters;
@@ -11,6 +12,7 @@ mod demanding;
 mod dns;
 #[cfg(test)]
 mod faults;
+mod following;
 mod http;
 mod issued;
 mod issuers;
@@ -334,9 +336,8 @@ fn own_address(mut address: SocketAddr) -> SocketAddr {
 /// Certificates on demand, of which none is obtained yet.
 fn on_demand(means: &Means, client: &http::Client) -> Rc<OnDemand> {
     let (settings, (demand, counters)) = (&means.settings, &means.demand);
-    let orders = settings.bounds.orders_per_authority;
-    let with = (client.clone(), counters.clone());
-    Rc::new(OnDemand::new(demand, &settings.on_demand, orders, with))
+    let (counted, with) = (settings.counted(), (client.clone(), counters.clone()));
+    Rc::new(OnDemand::new(demand, &settings.on_demand, counted, with))
 }
 
 /// The result of a step.
@@ -375,12 +376,13 @@ impl Office {
             store,
             inbox: means.inbox.clone(),
             on_demand: on_demand(means, &hands.client),
-            accounts: RefCell::default(),
+            accounts: accounts::Accounts::default(),
             seconds: RefCell::default(),
         });
         let (outcomes, results) = mpsc::channel(OUTCOMES_MAX);
+        let desk = Desk::new(means.settings.bounds, random_seed());
         let office = Office {
-            desk: Desk::new(means.settings.bounds, random_seed()),
+            desk: desk.with_suffixes(means.settings.suffixes.clone()),
             steps,
             objects: HashMap::new(),
             told: BTreeMap::new(),

@@ -33,15 +33,17 @@ enum Part {
     Certificates,
     Regexes,
     HashTables,
+    Answers,
     Other,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part::Routes,
     Part::Endpoints,
     Part::Certificates,
     Part::Regexes,
     Part::HashTables,
+    Part::Answers,
     Part::Other,
 ];
 
@@ -224,6 +226,7 @@ impl Part {
             Part::Certificates => "certificates",
             Part::Regexes => "regexes",
             Part::HashTables => "hash_tables",
+            Part::Answers => "answers",
             Part::Other => "other",
         }
     }
@@ -254,6 +257,7 @@ fn amounts(resource: &Resource, bytes: u64) -> Row {
         }
         Value::Endpoints(endpoints) => (Part::Endpoints, endpoints.endpoints.len() as u64),
         Value::Certificate(_) => (Part::Certificates, 1),
+        Value::ChallengeAnswer(_) => (Part::Answers, 1),
         Value::Upstream(upstream) => {
             row[Part::HashTables as usize] = hash_tables(upstream);
             (Part::Other, 1)
@@ -308,7 +312,10 @@ fn hash_tables(upstream: &Upstream) -> Held {
 
 #[cfg(test)]
 mod tests {
-    use myriad_api::{Change, Object, ObjectKey, ObjectKind};
+    use std::sync::Arc;
+
+    use myriad_api::order::{Order, OrderAnswer};
+    use myriad_api::{Change, Meta, Object, ObjectKey, ObjectKind};
     use myriad_base::metrics::Metrics;
     use myriad_model::{Form, Sealer, Writer};
     use myriad_proxy::pattern::Pattern;
@@ -368,6 +375,31 @@ mod tests {
         let (without, _) = after(vec![with_a, vec![Change::Remove(gone)]]);
         let (never, _) = after(vec![vec![ingress("b", 1)]]);
         assert_eq!(without, never);
+    }
+
+    #[test]
+    fn the_answers_of_an_order_count_for_the_namespace_of_its_certificate_until_it_is_over() {
+        let key = ObjectKey::new(ObjectKind::Order, "a", "web");
+        let answers = (0..3).map(|number| OrderAnswer {
+            host: format!("n{number}.test").into(),
+            by_tls: number == 2,
+            token: "t".into(),
+            text: "t.k".into(),
+        });
+        let order = Object::Order(Arc::new(Order {
+            meta: Meta::new(key.clone()),
+            answers: answers.collect(),
+        }));
+        let (report, metrics) = after(vec![vec![Change::Put(order.clone())]]);
+        let first = &report.namespaces[0];
+        assert_eq!((&*first.namespace, first.parts["answers"].count), ("a", 3));
+        assert!(first.parts["answers"].bytes > 0);
+        assert!(
+            metrics.contains("myriad_held{part=\"answers\"} 3\n"),
+            "{metrics}"
+        );
+        let (report, _) = after(vec![vec![Change::Put(order)], vec![Change::Remove(key)]]);
+        assert_eq!(report.parts["answers"].count, 0);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 )]
 
 pub mod acme;
+pub mod ask;
 pub mod authority;
 pub mod backend;
 pub mod client;

@@ -11,11 +11,13 @@ mod desk;
 mod directory;
 mod domains;
 mod issuer;
+mod open;
 mod order;
 mod registered;
 mod renewal;
 mod solver;
 mod spent;
+mod suffixes;
 mod turns;
 
 pub use budget::Budget;
@@ -28,10 +30,10 @@ pub use issuer::{AcmeIssuer, Binding, BindingKey, ChallengeKind, Directory, KeyK
 pub use order::{
     Challenge, DnsRecord, ORDER_BYTES_MAX, Order, OrderKey, OrderStage, OrderTextError, PlacedOrder,
 };
-pub use registered::registered_domain;
 pub use renewal::{HeldCertificate, RenewalWindow};
 pub use solver::{DnsSolver, DnsWebhook, TsigAlgorithm, TsigKey, TsigSecret};
 pub use spent::SpentBudget;
+pub use suffixes::{SUFFIXES_BYTES_MAX, Suffixes, SuffixesError};
 
 /// The most names of one certificate: the fewest that a large authority takes.
 pub const NAMES_MAX: usize = 100;

@@ -8,15 +8,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::{Batch, Change, ObjectKey};
+use myriad_api::{Change, ObjectKey};
+use myriad_base::clock;
 use myriad_base::metrics::Metrics;
-use myriad_base::{clock, task};
 use myriad_proxy::NameSettings;
 use myriad_source::kubernetes::lease::Claim;
-use myriad_source::kubernetes::{Access, Client, Shelf, ShelfNews, ShelfWatch, Shelved};
+use myriad_source::kubernetes::{Access, Client, Shelf, ShelfNews, Shelved};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
+use super::following::follow_shelf;
 use super::loading::ReadCertificates;
 use super::on_demand::{Demands, Gathering, OnDemand, carry};
 use super::store::{AcmeStore, ClusterSite, ClusterStore, KeptOrder, ORDER_LABEL};
@@ -29,10 +30,6 @@ use crate::wishes::Wishes;
 
 /// How long is waited before everything is read anew, or the API server is looked for again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long the start of a controller waits for the orders that are there: their answers are part
-/// of the first list, so that a controller which starts takes none out of service.
-const FIRST_WAIT: Duration = Duration::from_secs(10);
 
 /// The parts of a controller that certificates are obtained with.
 pub struct ClusterParts {
@@ -91,9 +88,9 @@ async fn obtain(means: Means, parts: ClusterParts) -> io::Result<()> {
     // It has connections of its own, which end with this thread.
     let client = connect().await;
     let (settings, demands) = (&means.settings, &parts.demands);
-    let orders = settings.bounds.orders_per_authority;
     let with = (hands.client.clone(), means.demand.1.beside());
-    let on_demand = OnDemand::new(demands.told(), &settings.on_demand, orders, with);
+    let on_demand = &settings.on_demand;
+    let on_demand = OnDemand::new(demands.told(), on_demand, settings.counted(), with);
     let place = (&client, &*parts.namespace);
     let gathering = Gathering::new(Rc::new(on_demand), demands.clone(), place);
     let here = LocalSet::new();
@@ -130,9 +127,10 @@ async fn obtain_in_terms(
             let idle = means.settings.on_demand.idle.as_secs() / 86_400;
             let place = (client, &*parts.namespace);
             let idle = i64::try_from(idle).unwrap_or(i64::MAX);
+            let counted = (idle, means.settings.suffixes.clone());
             tokio::select! {
                 ended = work(means, hands, store, wishes, parts.leads.lost()) => ended,
-                () = carry(parts.demands.clone(), place, leads, idle) => Ok(()),
+                () = carry(parts.demands.clone(), place, leads, counted) => Ok(()),
             }
         });
         let ended = Box::pin(ended).await;
@@ -179,35 +177,10 @@ async fn lead(parts: &ClusterParts, is_complete: &mut bool) {
 /// enters the inbox. Returns once those are in it that were there before, or after a while.
 pub async fn follow_orders(client: Client, namespace: &str, inbox: mpsc::Sender<Event>) {
     let watch = Shelf::new(client, namespace, ORDER_LABEL).follow();
-    let (tell, told) = tokio::sync::oneshot::channel();
-    drop(task::spawn("orders", follow(watch, inbox, tell)));
-    if tokio::time::timeout(FIRST_WAIT, told).await.is_err() {
-        tracing::warn!(namespace, "orders of certificates cannot be read yet");
-    }
-}
-
-async fn follow(
-    mut watch: ShelfWatch,
-    inbox: mpsc::Sender<Event>,
-    tell: tokio::sync::oneshot::Sender<()>,
-) {
-    let mut tell = Some(tell);
     let mut answered = Answered::default();
-    loop {
-        let changes = answered.take(watch.next().await);
-        if !changes.is_empty() {
-            let batch = Batch {
-                changes,
-                ..Batch::default()
-            };
-            if inbox.send(Event::Changed(batch)).await.is_err() {
-                return;
-            }
-        }
-        if let Some(tell) = tell.take() {
-            // Who has waited for too long does not hear of it.
-            let _ = tell.send(());
-        }
+    let take = move |news| answered.take(news);
+    if !follow_shelf("orders", watch, inbox, take).await {
+        tracing::warn!(namespace, "orders of certificates cannot be read yet");
     }
 }
 
@@ -260,6 +233,7 @@ mod tests {
 
     use super::Answered;
     use crate::acme::testing;
+    use crate::acme::token::placed_nonce;
 
     fn put(name: &str, id: &str, stage: OrderStage) -> ShelfNews {
         let text = testing::order(id, stage).expose_text();
@@ -304,8 +278,12 @@ mod tests {
         let mut take = |news: ShelfNews| shown(&answered.take(vec![news]));
         let proving = take(put("o", "shop/web", OrderStage::Proving));
         assert_eq!(proving, ["shop/web n"]);
+        let OrderStage::Answering(placed) = answering() else {
+            panic!("it is placed");
+        };
+        let of_order = placed_nonce("n", &placed);
         let placed = take(put("o", "shop/web", answering()));
-        assert_eq!(placed, ["shop/web t n"]);
+        assert_eq!(placed, [format!("shop/web t n {of_order}")]);
         let stage = OrderStage::Finalising("u".into(), OrderKey::new(vec![1]));
         assert_eq!(take(put("o", "shop/web", stage)), ["shop/web gone"]);
         assert!(take(ShelfNews::Gone("o".into())).is_empty());

@@ -113,7 +113,8 @@ impl Office {
             Err(StepTrouble::Unproven(..)) if task.step == TaskStep::Prove => {
                 return on_demand.give_up(name);
             }
-            Ok(StepOutcome::Placed(..)) | Err(StepTrouble::Refused(_)) => on_demand.place(name),
+            Ok(StepOutcome::Placed(..) | StepOutcome::PlacedNew(..))
+            | Err(StepTrouble::Refused(_)) => on_demand.place(name),
             _ => {}
         }
         false

@@ -1,6 +1,7 @@
 //! Authorities that answer with what is no answer, with refusals and with errors: what that means
 //! to a step.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,12 +13,15 @@ use myriad_pki::acme::clerk::{
     self, Account, BodyWrapper, BytesResponse, HttpClient, HttpError, OpenedAccount,
 };
 use myriad_pki::acme::{
-    AcmeIssuer, ChallengeKind, Directory, KeyKind, OrderStage, StepOutcome, StepTrouble,
+    AcmeIssuer, ChallengeKind, Directory, KeyKind, Order, OrderStage, StepOutcome, StepTrouble,
+    TaskStep,
 };
 use serde_json::{Value, json};
 
-use super::checked::checked;
+use super::accounts::{Accounts, account_name};
+use super::http::judged;
 use super::patience::{GivenUp, in_time};
+use super::store::{AcmeStore, FileStore};
 use super::testing;
 
 const URL: &str = "https://ca.example";
@@ -83,12 +87,13 @@ impl HttpClient for Scripted {
         let response = response.header("replay-nonce", "n0");
         let response = response.header("location", &self.location);
         let response = response.header("retry-after", self.again);
-        let mut response = Ok(response.body(Bytes::from(body)).unwrap());
-        if self.is_checked {
-            response = response.and_then(checked);
-        }
+        let response = response.body(Bytes::from(body)).unwrap();
+        let response = match self.is_checked {
+            true => judged(response),
+            false => Ok(response),
+        };
         Box::pin(async move {
-            let response = response.map_err(|error| HttpError::Other(error.into()))?;
+            let response = response?;
             let response = response.map(|body| BodyWrapper::from(body.to_vec()));
             Ok(BytesResponse::from(response))
         })
@@ -207,8 +212,10 @@ async fn what_an_authority_refuses_has_no_more_of_or_does_not_know_is_told_apart
         (429, "rateLimited", "limited"),
         (403, "rateLimited", "limited"),
         (429, "other", "limited"),
-        (400, "accountDoesNotExist", "lost"),
+        (400, "accountDoesNotExist", "no account"),
+        (403, "accountDoesNotExist", "no account"),
         (404, "malformed", "lost"),
+        (404, "other", "lost"),
         (500, "serverInternal", "unreachable"),
         (400, "serverInternal", "unreachable"),
         (403, "unauthorized", "refused"),
@@ -225,12 +232,145 @@ async fn what_an_authority_refuses_has_no_more_of_or_does_not_know_is_told_apart
                 ("limited", words)
             }
             StepTrouble::Lost(words) => ("lost", words),
+            // An account that is bound to another may not be made again: nothing else forgets it.
+            StepTrouble::NoAccount(words) => ("no account", words),
             StepTrouble::Unreachable(words, _) => ("unreachable", words),
             StepTrouble::Refused(words) => ("refused", words),
             other => panic!("{other:?}"),
         };
         assert_eq!(found, is_meant, "{status} {kind}");
         assert!(words.contains("its words"), "{words}");
+    }
+}
+
+/// An order that says which certificate it replaces.
+fn replacing() -> Order {
+    Order {
+        replaces: Some("aki.serial".into()),
+        ..testing::order("shop/web", OrderStage::Placing)
+    }
+}
+
+/// An authority that fails in this way by so many new orders, and takes the next ones; and how many
+/// it was asked for.
+fn failing(status: u16, kind: &'static str, times: usize) -> (Scripted, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let authority = Scripted::but_for(move |path| match path {
+        "/new-order" if count.fetch_add(1, Relaxed) < times => {
+            let mut answer = problem(kind, "could not find an order");
+            answer["status"] = status.into();
+            (status, answer.to_string())
+        }
+        "/new-order" => (201, order_text("pending", 1)),
+        _ => (200, authorization("a.example", "t").to_string()),
+    });
+    let checked = Scripted {
+        is_checked: true,
+        ..authority
+    };
+    (checked, asked)
+}
+
+#[tokio::test]
+async fn an_authority_that_fails_by_the_certificate_to_be_replaced_has_it_as_a_new_one_at_once() {
+    for (status, kind) in [(500, "serverInternal"), (404, "malformed")] {
+        let (authority, asked) = failing(status, kind, 1);
+        let account = authority.account().await;
+        let placed = account.place_or_anew(&replacing(), &issuer(), None).await;
+        let is_new = matches!(placed, Ok(StepOutcome::PlacedNew(..)));
+        assert!(is_new && asked.load(Relaxed) == 2, "{status}: {placed:?}");
+        // Where it may be no new one it is not known what is the matter.
+        let (authority, asked) = failing(status, kind, 1);
+        let account = authority.account().await;
+        let placed = account.place(&replacing(), &issuer(), None).await;
+        let Err(StepTrouble::Unreplaced(words)) = placed else {
+            panic!("{status}: {placed:?}");
+        };
+        assert!(words.contains("could not find an order"), "{words}");
+        assert_eq!(asked.load(Relaxed), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_fails_by_new_orders_as_well_is_in_trouble_and_has_lost_no_certificate() {
+    let (authority, asked) = failing(500, "serverInternal", usize::MAX);
+    let account = authority.account().await;
+    let placed = account.place_or_anew(&replacing(), &issuer(), None).await;
+    let is_in_trouble = matches!(placed, Err(StepTrouble::Unreachable(..)));
+    assert!(is_in_trouble && asked.load(Relaxed) == 2, "{placed:?}");
+    // Its new orders are elsewhere by now.
+    let (authority, _) = failing(404, "malformed", usize::MAX);
+    let account = authority.account().await;
+    let placed = account.place_or_anew(&replacing(), &issuer(), None).await;
+    assert!(matches!(placed, Err(StepTrouble::Lost(_))), "{placed:?}");
+    // One that is busy for a while says nothing of the order.
+    let (authority, asked) = failing(503, "serverInternal", 1);
+    let account = authority.account().await;
+    let placed = account.place_or_anew(&replacing(), &issuer(), None).await;
+    let is_busy = matches!(placed, Err(StepTrouble::Unreachable(..)));
+    assert!(is_busy && asked.load(Relaxed) == 1, "{placed:?}");
+}
+
+#[tokio::test]
+async fn an_authority_that_takes_an_order_without_what_it_replaces_is_told_apart() {
+    let (authority, asked) = failing(500, "serverInternal", 0);
+    let account = authority.account().await;
+    let placed = account.place_or_anew(&replacing(), &issuer(), None).await;
+    let is_meant = matches!(placed, Err(StepTrouble::Unheeded(_)));
+    assert!(is_meant, "{placed:?}");
+    assert_eq!(asked.load(Relaxed), 1, "another one is counted first");
+}
+
+#[tokio::test]
+async fn an_account_is_forgotten_where_that_is_said_of_it_and_not_for_what_is_said_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = AcmeStore::Files(FileStore::open(folder.path()).unwrap());
+    let url = format!("{URL}/dir");
+    let name = account_name(&url);
+    let (accounts, opens) = (Accounts::default(), Cell::new(0));
+    let open = || {
+        opens.set(opens.get() + 1);
+        async { Ok(Scripted::but_for(|_| (404, String::new())).account().await) }
+    };
+    let words = || "its words".to_owned();
+    let (place, look) = (TaskStep::Place, TaskStep::Look);
+    // Whether it is still open, and still kept.
+    for (step, trouble, is_open, is_kept) in [
+        (&look, StepTrouble::Lost(words()), true, true),
+        (&look, StepTrouble::Unreachable(words(), 0), true, true),
+        (&look, StepTrouble::Refused(words()), true, true),
+        (&place, StepTrouble::Refused(words()), true, true),
+        (&place, StepTrouble::Limited(words(), 0), true, true),
+        // The directory is read anew, by the same account.
+        (&place, StepTrouble::Lost(words()), false, true),
+        (&place, StepTrouble::Unreplaced(words()), false, true),
+        (&place, StepTrouble::Unreachable(words(), 0), false, true),
+        (&look, StepTrouble::NoAccount(words()), false, false),
+        (&place, StepTrouble::NoAccount(words()), false, false),
+    ] {
+        store.keep_account(&name, "{}").await.unwrap();
+        let opened = accounts.open(&url, open).await.unwrap();
+        let before = opens.get();
+        let told = (step, &trouble);
+        let judged = accounts.judge(&store, (&*url, &opened), told).await;
+        judged.unwrap();
+        let kept = store.account(&name).await.unwrap();
+        assert_eq!(kept.is_some(), is_kept, "{step:?} {trouble:?}");
+        accounts.open(&url, open).await.unwrap();
+        let is_same = opens.get() == before;
+        assert_eq!(is_same, is_open, "{step:?} {trouble:?}");
+
+        // Steps that were under way with the one before say the same of it.
+        store.keep_account(&name, "{}").await.unwrap();
+        let before = opens.get();
+        for _ in 0..28 * usize::from(!is_open) {
+            let judged = accounts.judge(&store, (&*url, &opened), told).await;
+            judged.unwrap();
+        }
+        accounts.open(&url, open).await.unwrap();
+        assert_eq!(opens.get(), before, "{step:?} {trouble:?}");
+        assert!(store.account(&name).await.unwrap().is_some());
     }
 }
 

@@ -41,6 +41,9 @@ const IDLE_MAX: usize = 32;
 /// them.
 const IDLE_PLACES_MAX: usize = 64;
 
+/// The type of a problem that the authority has with itself (RFC 8555, section 6.7).
+const INTERNAL: &str = "urn:ietf:params:acme:error:serverInternal";
+
 type Body = BodyWrapper<Bytes>;
 type Sender = SendRequest<Body>;
 type Problem = Box<dyn std::error::Error + Send + Sync>;
@@ -144,18 +147,11 @@ impl HttpClient for Client {
             }
             let answered = inner.ask_in_time(request).await;
             let response = answered.map_err(HttpError::Other)?;
-            match busy(&response) {
-                Some(busy) => Err(HttpError::Other(Box::new(busy))),
-                None => {
-                    let response = checked(response);
-                    let response = response.map_err(|error| HttpError::Other(error.into()))?;
-                    let (parts, body) = response.into_parts();
-                    Ok(BytesResponse {
-                        parts,
-                        body: Box::new(body),
-                    })
-                }
-            }
+            let (parts, body) = judged(response)?.into_parts();
+            Ok(BytesResponse {
+                parts,
+                body: Box::new(body),
+            })
         })
     }
 }
@@ -279,6 +275,17 @@ where
     Ok(sender)
 }
 
+/// An answer to the question that was asked.
+///
+/// # Errors
+/// It says that the authority is busy or has failed, or is no answer of one.
+pub(super) fn judged(response: Response<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    if let Some(busy) = busy(&response) {
+        return Err(HttpError::Other(Box::new(busy)));
+    }
+    checked(response).map_err(|error| HttpError::Other(error.into()))
+}
+
 /// The words of an answer that is none to the question.
 fn busy(response: &Response<Bytes>) -> Option<Busy> {
     let status = response.status();
@@ -296,11 +303,14 @@ fn busy(response: &Response<Bytes>) -> Option<Busy> {
         Some(detail) => format!("{detail} (status {status})"),
         None => format!("status {status}"),
     };
+    let kind = problem.as_ref().and_then(|it| it.get("type")?.as_str());
+    let is_internal = status == StatusCode::INTERNAL_SERVER_ERROR && kind == Some(INTERNAL);
     let again = response.headers().get(RETRY_AFTER);
     let again = again.and_then(|it| it.to_str().ok()?.trim().parse::<u64>().ok());
     let again = again.unwrap_or(0).min(RETRY_AFTER_MAX) * 1_000;
     Some(Busy {
         status: status.as_u16(),
+        is_internal,
         words,
         again: Millis::try_from(again).unwrap_or(0),
     })
@@ -397,6 +407,10 @@ mod tests {
         let limited = answer(429, "120", r#"{"detail":"too many"}"#).unwrap();
         assert_eq!((limited.status, limited.again), (429, 120_000));
         assert!(limited.words.starts_with("too many"));
+        assert!(!limited.is_internal);
+        let failed = r#"{"type":"urn:ietf:params:acme:error:serverInternal","detail":"lost"}"#;
+        assert!(answer(500, "", failed).unwrap().is_internal);
+        assert!(!answer(503, "", failed).unwrap().is_internal);
         let broken = answer(503, "soon", "<html>").unwrap();
         assert_eq!((broken.again, broken.words.contains("503")), (0, true));
         let never = answer(503, "99999999999", "{}").unwrap();

@@ -221,8 +221,12 @@ fn words(trouble: StepTrouble) -> (&'static str, String) {
     match trouble {
         StepTrouble::Refused(words) => ("AccountRefused", words),
         StepTrouble::Limited(words, _) => ("AuthorityLimits", words),
-        StepTrouble::Unreachable(words, _) => ("AuthorityUnreachable", words),
-        StepTrouble::Unproven(words, _) | StepTrouble::Lost(words) => ("AccountLost", words),
+        StepTrouble::Unreachable(words, _)
+        | StepTrouble::Unreplaced(words)
+        | StepTrouble::Unheeded(words) => ("AuthorityUnreachable", words),
+        StepTrouble::Unproven(words, _)
+        | StepTrouble::Lost(words)
+        | StepTrouble::NoAccount(words) => ("AccountLost", words),
         StepTrouble::Local(words) => ("NotKept", words),
     }
 }

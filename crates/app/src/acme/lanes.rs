@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use myriad_pki::acme::{Task, TaskStep};
+use myriad_pki::acme::{Order, Task, TaskStep};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The most steps at a time at the authorities of one namespace.
@@ -63,12 +63,7 @@ impl Default for Lanes {
 impl Lanes {
     /// A place for a step, where it is one at the authority of a namespace.
     pub(super) async fn come(&self, task: &Task) -> Option<LanePlace> {
-        let directory = match (&task.step, &task.order) {
-            (TaskStep::Prove | TaskStep::Clean, _) => None,
-            (TaskStep::Window(url, _), _) => Some(url),
-            (_, Some(order)) => Some(&order.directory),
-            (_, None) => None,
-        };
+        let directory = asked(&task.step, task.order.as_deref());
         self.come_to(directory?).await
     }
 
@@ -99,9 +94,24 @@ impl Lanes {
     }
 }
 
+/// The directory of the authority that a step asks; none where it asks names and their servers, for
+/// which it has a place of all that do.
+fn asked<'a>(step: &'a TaskStep, order: Option<&'a Order>) -> Option<&'a str> {
+    match (step, order) {
+        (TaskStep::Prove | TaskStep::Answer | TaskStep::Clean, _) => None,
+        (TaskStep::Window(url, _), _) => Some(url),
+        (_, order) => order.map(|order| &*order.directory),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{LANE_STEPS_MAX, Lanes, directory_of, issuer_of, namespace_of, without_issuer};
+    use myriad_pki::acme::{Order, OrderStage, TaskStep};
+
+    use super::super::testing;
+    use super::{
+        LANE_STEPS_MAX, Lanes, asked, directory_of, issuer_of, namespace_of, without_issuer,
+    };
 
     const URL: &str = "https://ca.example/dir";
 
@@ -118,6 +128,31 @@ mod tests {
             (None, URL)
         );
         assert_eq!((namespace_of(URL), without_issuer(URL)), (None, URL));
+    }
+
+    #[test]
+    fn a_step_that_asks_no_authority_waits_for_none_with_the_place_that_it_has() {
+        let order = Order {
+            directory: directory_of(URL, "shop/le"),
+            ..testing::order("shop/web", OrderStage::Placing)
+        };
+        for step in [TaskStep::Prove, TaskStep::Answer, TaskStep::Clean] {
+            assert_eq!(asked(&step, Some(&order)), None, "{step:?}");
+        }
+        for step in [
+            TaskStep::Place,
+            TaskStep::Accept,
+            TaskStep::Look,
+            TaskStep::Finalise,
+            TaskStep::Fetch,
+            TaskStep::Window(order.directory.clone(), "a".into()),
+        ] {
+            let found = asked(&step, Some(&order));
+            assert_eq!(found, Some(&*order.directory), "{step:?}");
+        }
+        let window = TaskStep::Window(order.directory.clone(), "a".into());
+        assert_eq!(asked(&window, None), Some(&*order.directory));
+        assert_eq!(asked(&TaskStep::Look, None), None);
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_base::{clock, task};
-use myriad_pki::acme::{Millis, StepTrouble};
+use myriad_pki::acme::{Millis, StepTrouble, Suffixes};
 use myriad_proxy::{Demand, Demanded};
 use tokio::sync::{Notify, Semaphore};
 
@@ -119,11 +119,12 @@ impl DemandCounters {
 }
 
 impl OnDemand {
-    /// Obtains nothing until it is opened. So many orders may be placed in three hours.
+    /// Obtains nothing until it is opened. So many orders may be placed in three hours, and are
+    /// counted by domains that are registered below these suffixes.
     pub(super) fn new(
         demand: &Demand,
         settings: &OnDemandSettings,
-        orders: u32,
+        counted: (u32, Suffixes),
         (client, counters): (Client, DemandCounters),
     ) -> OnDemand {
         OnDemand {
@@ -131,7 +132,7 @@ impl OnDemand {
             of_settings: settings.ask.as_deref().map(Arc::from),
             ask: RefCell::default(),
             client,
-            book: RefCell::new(DemandBook::new(settings, orders)),
+            book: RefCell::new(DemandBook::new(settings, counted)),
             answers: RefCell::default(),
             news: RefCell::default(),
             wakes: Notify::new(),

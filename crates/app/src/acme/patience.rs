@@ -4,13 +4,17 @@
 use std::time::Duration;
 
 use myriad_base::task;
-use myriad_pki::acme::{StepTrouble, Task, TaskStep};
+use myriad_pki::acme::{NAMES_MAX, StepTrouble, Task, TaskStep};
 
 /// How long a step may take once it has its place.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much longer for each name, where the authority is asked about each, one after the other.
+/// How much longer for each name, where each is asked, or the authority about each, one after the
+/// other.
 const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The longest that a step may take, whatever its order says: that of one with all names.
+const STEP_TIMEOUT_MAX: Duration = Duration::from_secs(60 + NAMES_MAX as u64);
 
 /// The words for an answer that this process cannot bear.
 const BROKEN: &str = "what it answers makes a fault of this process, which is in its log";
@@ -43,12 +47,23 @@ pub(super) async fn in_time<F: Future>(
 
 /// How long a step may take.
 pub(super) fn patience_of(task: &Task) -> Duration {
-    let names = match (&task.step, &task.order) {
-        (TaskStep::Place | TaskStep::Accept, Some(order)) => order.names.len(),
-        _ => 0,
+    let names = task.order.as_ref().map_or(0, |order| order.names.len());
+    patience(&task.step, names)
+}
+
+/// How long a step of an order of so many names may take.
+fn patience(step: &TaskStep, names: usize) -> Duration {
+    let names = match step {
+        TaskStep::Prove
+        | TaskStep::Place
+        | TaskStep::Answer
+        | TaskStep::Accept
+        | TaskStep::Clean => names,
+        TaskStep::Look | TaskStep::Finalise | TaskStep::Fetch | TaskStep::Window(..) => 0,
     };
     let more = u32::try_from(names).unwrap_or(u32::MAX);
-    STEP_TIMEOUT.saturating_add(NAME_TIMEOUT.saturating_mul(more))
+    let whole = STEP_TIMEOUT.saturating_add(NAME_TIMEOUT.saturating_mul(more));
+    whole.min(STEP_TIMEOUT_MAX)
 }
 
 impl GivenUp {
@@ -83,7 +98,7 @@ mod tests {
 
     use myriad_pki::acme::{StepTrouble, TaskStep};
 
-    use super::{GivenUp, in_time};
+    use super::{GivenUp, STEP_TIMEOUT_MAX, in_time, patience};
 
     async fn faulty() {
         panic!("on purpose");
@@ -98,6 +113,27 @@ mod tests {
         let broken = in_time("faulty", minute, faulty()).await;
         assert_eq!(broken, Err(GivenUp::Broken));
         assert_eq!(in_time("well", minute, async { 7 }).await, Ok(7));
+    }
+
+    #[test]
+    fn a_step_has_the_longer_the_more_names_it_goes_through_but_never_for_ever() {
+        let seconds = |step: &TaskStep, names| patience(step, names).as_secs();
+        for step in [
+            TaskStep::Prove,
+            TaskStep::Place,
+            TaskStep::Answer,
+            TaskStep::Accept,
+            TaskStep::Clean,
+        ] {
+            let counts = [0, 1, 100].map(|names| seconds(&step, names));
+            assert_eq!(counts, [60, 61, 160], "{step:?}");
+            assert_eq!(patience(&step, 100), STEP_TIMEOUT_MAX);
+            assert_eq!(patience(&step, usize::MAX), STEP_TIMEOUT_MAX);
+        }
+        let window = TaskStep::Window("u".into(), "a".into());
+        for step in [TaskStep::Look, TaskStep::Finalise, TaskStep::Fetch, window] {
+            assert_eq!(seconds(&step, 100), 60, "{step:?}");
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ use myriad_pki::acme::{
     AcmeIssuer, ChallengeKind, Directory, Millis, Order, OrderStage, PlacedOrder, StepOutcome,
     StepTrouble, Task, TaskStep, check_chain,
 };
-use tokio::sync::{OnceCell, mpsc};
+use tokio::sync::mpsc;
 
+use super::accounts::{Accounts, OpenAccount, account_name};
 use super::checked::is_url;
 use super::dns::{Records, names_at_gateway, names_by};
 use super::http::Client;
@@ -25,7 +26,7 @@ use super::on_demand::OnDemand;
 use super::patience::{GivenUp, STEP_TIMEOUT, in_time, patience_of};
 use super::proof::Proof;
 use super::store::{AcmeStore, Shown};
-use super::token::{answers, nonce, text_of, token};
+use super::token::{answers, nonce, placed_nonce, text_of, token};
 use crate::control::Event;
 use crate::settings::ISSUER;
 
@@ -45,7 +46,7 @@ pub(super) struct Steps {
     pub inbox: mpsc::Sender<Event>,
     /// The names that have certificates on demand.
     pub on_demand: Rc<OnDemand>,
-    pub accounts: RefCell<HashMap<Box<str>, Rc<OnceCell<Account>>>>,
+    pub accounts: Accounts,
     /// The certificates that are the second for their hosts.
     pub seconds: RefCell<HashSet<Arc<str>>>,
 }
@@ -86,7 +87,7 @@ impl Steps {
         let removed = self.issuers.borrow_mut().remove(name);
         for directory in removed.iter().flat_map(|issuer| &issuer.directories) {
             self.clients.borrow_mut().remove(&directory.url);
-            self.accounts.borrow_mut().remove(&directory.url);
+            self.accounts.remove(&directory.url);
         }
     }
 
@@ -148,16 +149,10 @@ impl Steps {
             cluster.lead().map_err(local)?;
         }
         let work = Box::pin(self.carry_out(task, shown));
-        let outcome = match in_time("acme step", patience_of(task), work).await {
+        match in_time("acme step", patience_of(task), work).await {
             Ok(outcome) => outcome,
             Err(why) => self.give_up(task, why).await,
-        };
-        if let Err(StepTrouble::Lost(_)) = &outcome
-            && let Some(order) = order
-        {
-            self.forget_account(&order.directory).await?;
         }
-        outcome
     }
 
     async fn carry_out(&self, task: &Task, shown: Option<Shown>) -> Outcome {
@@ -165,7 +160,7 @@ impl Steps {
         match (&task.step, order) {
             (TaskStep::Window(url, ari), _) => self.window(url, ari).await,
             (TaskStep::Prove, Some(order)) => self.prove(order).await,
-            (TaskStep::Place, Some(order)) => self.place(order).await,
+            (TaskStep::Place, Some(order)) => self.place(task, order).await,
             (TaskStep::Answer, Some(order)) => self.answer(order, shown).await,
             (TaskStep::Clean, Some(order)) => self.clean(order).await,
             (TaskStep::Accept | TaskStep::Look, Some(order)) => match order.stage.placed() {
@@ -246,8 +241,9 @@ impl Steps {
         let persistent = names_by(&issuer, order, ChallengeKind::DnsPersist);
         if !persistent.is_empty() {
             let _place = self.lanes.come_to(&order.directory).await;
-            let account = self.account(&self.directory(&order.directory)?).await?;
-            self.records.admit(account.id(), &persistent).await?;
+            let opened = self.account(&self.directory(&order.directory)?).await?;
+            let id = opened.account.id();
+            self.records.admit(id, &persistent).await?;
         }
         let records = self.records.prove_order(&issuer, order).await?;
         self.prove_at_gateway(order, &names).await?;
@@ -292,11 +288,15 @@ impl Steps {
         Ok(())
     }
 
-    async fn place(&self, order: &Order) -> Outcome {
+    async fn place(&self, task: &Task, order: &Order) -> Outcome {
         let (issuer, directory) = (self.issuer(order)?, self.directory(&order.directory)?);
-        let account = self.account(&directory).await?;
-        let profile = directory.profile.as_deref();
-        account.place(order, &issuer, profile).await
+        let opened = self.account(&directory).await?;
+        let (account, profile) = (&opened.account, directory.profile.as_deref());
+        let placed = match task.may_be_new {
+            true => account.place_or_anew(order, &issuer, profile).await,
+            false => account.place(order, &issuer, profile).await,
+        };
+        self.judged(task, (&directory, &opened), placed).await
     }
 
     /// Puts the answers into service, and sees that they are: all of an order take effect at once,
@@ -337,6 +337,7 @@ impl Steps {
         if self.proof.port.is_some()
             && let Some(nonce) = cluster.token(&order.id)
         {
+            let nonce = placed_nonce(&nonce, placed);
             for _ in 0..PROOF_ROUNDS {
                 self.ask_all(names, &nonce).await?;
             }
@@ -354,8 +355,9 @@ impl Steps {
 
     async fn validate(&self, task: &Task, order: &Order, placed: &PlacedOrder) -> Outcome {
         let (issuer, directory) = (self.issuer(order)?, self.directory(&order.directory)?);
-        let account = self.account(&directory).await?;
-        match task.step {
+        let opened = self.account(&directory).await?;
+        let account = &opened.account;
+        let outcome = match task.step {
             TaskStep::Accept => account.accept(&placed.url, &order.names, &issuer).await,
             _ => {
                 let age = now() - order.placed_at;
@@ -364,7 +366,8 @@ impl Steps {
                 let asked = (&*placed.url, age);
                 account.look(asked, &order.names, kind).await
             }
-        }
+        };
+        self.judged(task, (&directory, &opened), outcome).await
     }
 
     async fn obtain(&self, task: &Task, order: &Order) -> Outcome {
@@ -373,14 +376,17 @@ impl Steps {
             return misplaced();
         };
         let directory = self.directory(&order.directory)?;
-        let account = self.account(&directory).await?;
+        let opened = self.account(&directory).await?;
+        let account = &opened.account;
         if task.step == TaskStep::Finalise {
             // The authority has seen the answers.
             self.withdraw(&order.id).await;
-            return account.finalise(url, key, &order.names).await;
+            let finalised = account.finalise(url, key, &order.names).await;
+            return self.judged(task, (&directory, &opened), finalised).await;
         }
         let age = now() - order.placed_at;
-        let chain = match account.fetch((url, age), key, &order.names).await? {
+        let fetched = account.fetch((url, age), key, &order.names).await;
+        let chain = match self.judged(task, (&directory, &opened), fetched).await? {
             Ok(chain) => chain,
             Err(pending) => return Ok(pending),
         };
@@ -394,8 +400,8 @@ impl Steps {
 
     async fn window(&self, url: &str, ari: &str) -> Outcome {
         let directory = self.directory(url)?;
-        let account = self.account(&directory).await?;
-        account.window(ari).await
+        let opened = self.account(&directory).await?;
+        opened.account.window(ari).await
     }
 
     fn issuer(&self, order: &Order) -> Result<Rc<AcmeIssuer>, StepTrouble> {
@@ -415,47 +421,52 @@ impl Steps {
     }
 
     /// The account at a directory, which is made where there is none. Its key is kept before.
-    async fn account(&self, directory: &Directory) -> Result<Account, StepTrouble> {
-        let cell = {
-            let mut accounts = self.accounts.borrow_mut();
-            accounts.entry(directory.url.clone()).or_default().clone()
-        };
-        let account = cell.get_or_try_init(|| async {
-            let url = without_issuer(&directory.url);
-            if !is_url(url) {
-                let words =
-                    format!("{url:.256} is no URL of at most 2 KiB that begins with https://");
-                return Err(StepTrouble::Unreachable(words, 0));
-            }
-            let client = self.clients.borrow().get(&directory.url).cloned();
-            let http = Box::new(client.unwrap_or_else(|| self.client.clone()));
-            let name = account_name(&directory.url);
-            if let Some(text) = self.store.account(&name).await.map_err(local)? {
-                return clerk::reopen(http, &text).await;
-            }
-            let key = match self.store.account_key(&name).await.map_err(local)? {
-                Some(key) => key,
-                None => {
-                    let key = clerk::account_key()?;
-                    let kept = self.store.keep_account_key(&name, &key).await;
-                    kept.map_err(local)?;
-                    key
-                }
-            };
-            let opened = clerk::open(http, directory, &key).await?;
-            let kept = self.store.keep_account(&name, opened.expose_text()).await;
-            kept.map_err(local)?;
-            tracing::info!(directory = %directory.url, id = opened.account.id(), "has an account");
-            Ok(opened.account)
-        });
-        Ok(account.await?.clone())
+    async fn account(&self, directory: &Directory) -> Result<OpenAccount, StepTrouble> {
+        let open = || self.open_account(directory);
+        self.accounts.open(&directory.url, open).await
     }
 
-    /// Forgets the account at a directory, which finds it again by its key, or makes another.
-    async fn forget_account(&self, url: &str) -> Result<(), StepTrouble> {
-        self.accounts.borrow_mut().remove(url);
-        let dropped = self.store.drop_account(&account_name(url)).await;
-        dropped.map_err(local)
+    async fn open_account(&self, directory: &Directory) -> Result<Account, StepTrouble> {
+        let url = without_issuer(&directory.url);
+        if !is_url(url) {
+            let words = format!("{url:.256} is no URL of at most 2 KiB that begins with https://");
+            return Err(StepTrouble::Unreachable(words, 0));
+        }
+        let client = self.clients.borrow().get(&directory.url).cloned();
+        let http = Box::new(client.unwrap_or_else(|| self.client.clone()));
+        let name = account_name(&directory.url);
+        if let Some(text) = self.store.account(&name).await.map_err(local)? {
+            return clerk::reopen(http, &text).await;
+        }
+        let key = match self.store.account_key(&name).await.map_err(local)? {
+            Some(key) => key,
+            None => {
+                let key = clerk::account_key()?;
+                let kept = self.store.keep_account_key(&name, &key).await;
+                kept.map_err(local)?;
+                key
+            }
+        };
+        let opened = clerk::open(http, directory, &key).await?;
+        let kept = self.store.keep_account(&name, opened.expose_text()).await;
+        kept.map_err(local)?;
+        tracing::info!(directory = %directory.url, id = opened.account.id(), "has an account");
+        Ok(opened.account)
+    }
+
+    /// The outcome of a step, by which its account may be open no more.
+    async fn judged<T>(
+        &self,
+        task: &Task,
+        (directory, opened): (&Directory, &OpenAccount),
+        outcome: Result<T, StepTrouble>,
+    ) -> Result<T, StepTrouble> {
+        if let Err(trouble) = &outcome {
+            let (asked, told) = ((&*directory.url, opened), (&task.step, trouble));
+            let judged = self.accounts.judge(&self.store, asked, told);
+            judged.await.map_err(local)?;
+        }
+        outcome
     }
 }
 
@@ -468,12 +479,6 @@ const PROOF_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// How often the names of an order are asked for a token once its answers are in service in a
 /// cluster.
 const PROOF_ROUNDS: u32 = 3;
-
-/// The name under which an account is kept.
-fn account_name(url: &str) -> String {
-    let hash = blake3::hash(url.as_bytes()).to_hex();
-    hash.get(..32).unwrap_or_default().to_owned()
-}
 
 fn local(error: std::io::Error) -> StepTrouble {
     StepTrouble::Local(error.to_string())

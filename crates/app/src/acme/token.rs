@@ -24,6 +24,19 @@ pub(super) fn nonce() -> io::Result<Box<str>> {
     Ok(URL_SAFE_NO_PAD.encode(first).into())
 }
 
+/// The token that the names of a placed order are asked with. Proxies are told it with the answers
+/// to its challenges, so that one which follows a replica that lags does not pass by another one.
+pub(super) fn placed_nonce(nonce: &str, placed: &PlacedOrder) -> Box<str> {
+    let mut hasher = blake3::Hasher::new();
+    for part in [nonce, &placed.url] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let hash = hasher.finalize();
+    let first = hash.as_bytes().get(..NONCE_BYTES).unwrap_or_default();
+    URL_SAFE_NO_PAD.encode(first).into()
+}
+
 /// The text that is said to a token of ours; it could be no key authorization.
 pub(super) fn text_of(nonce: &str) -> String {
     format!("myriad-{nonce}")

@@ -128,6 +128,10 @@ pub struct RawAcme {
         value_name = "N"
     )]
     pub acme_orders_per_domain: u32,
+    /// The list of public suffixes (<https://publicsuffix.org/list/>), by which authorities tell
+    /// registered domains. Without one they are told by the shape of names, more strictly.
+    #[arg(long, env = "MYRIAD_ACME_SUFFIXES", value_name = "FILE")]
+    pub acme_suffixes: Option<PathBuf>,
     /// The longest time in seconds between two looks at when an authority wants a certificate
     /// renewed. Authorities say how often they want to be asked, usually every few hours.
     #[arg(

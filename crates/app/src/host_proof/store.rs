@@ -141,8 +141,12 @@ fn write_file(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::{Arc, Mutex};
 
-    use super::{ProofStore, Written};
+    use serde_json::{Value, json};
+
+    use super::{KEY, ProofStore, Written};
+    use crate::fake_api;
 
     #[tokio::test]
     async fn a_file_is_kept_for_its_owner_and_is_whole() {
@@ -158,6 +162,99 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let names = std::fs::read_dir(folder.path().join("state")).unwrap();
         assert_eq!(names.count(), 1, "nothing is left aside");
+    }
+
+    /// An API server with one ConfigMap in a namespace, or none.
+    #[derive(Clone, Default)]
+    struct Api(Arc<Mutex<KeptMap>>);
+
+    #[derive(Default)]
+    struct KeptMap {
+        map: Option<Value>,
+        version: u64,
+    }
+
+    impl Api {
+        async fn store(&self) -> ProofStore {
+            let api = self.clone();
+            let answer = move |method: &str, path: &str, body: &Value| {
+                let collection = "/api/v1/namespaces/myriad/configmaps";
+                assert!(path.starts_with(collection), "{path}");
+                Some(api.0.lock().unwrap().call(method, body))
+            };
+            let client = fake_api::serve(answer).await;
+            ProofStore::Cluster(client, "myriad".to_owned())
+        }
+
+        /// Somebody writes it.
+        fn set(&self, data: Value) {
+            self.0.lock().unwrap().set(data);
+        }
+
+        /// Somebody deletes it.
+        fn delete(&self) {
+            self.0.lock().unwrap().map = None;
+        }
+
+        /// The text that it has.
+        fn text(&self) -> String {
+            let kept = self.0.lock().unwrap();
+            let map = kept.map.as_ref().unwrap();
+            map["data"][KEY].as_str().unwrap().to_owned()
+        }
+    }
+
+    impl KeptMap {
+        fn set(&mut self, data: Value) -> Value {
+            self.version += 1;
+            let metadata = json!({"resourceVersion": self.version.to_string()});
+            let map = json!({"metadata": metadata, "data": data});
+            self.map = Some(map.clone());
+            map
+        }
+
+        fn call(&mut self, method: &str, body: &Value) -> (u16, Value) {
+            let status = |code: u16| (code, json!({"kind": "Status", "code": code}));
+            let version = self.map.as_ref();
+            let version = version.map(|map| map["metadata"]["resourceVersion"].clone());
+            match (method, version) {
+                ("POST", None) => (201, self.set(body["data"].clone())),
+                (_, None) => status(404),
+                ("GET", Some(_)) => (200, self.map.clone().unwrap()),
+                ("PATCH", Some(known)) if body["metadata"]["resourceVersion"] == known => {
+                    (200, self.set(body["data"].clone()))
+                }
+                _ => status(409),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_map_that_somebody_has_emptied_or_deleted_is_written_anew() {
+        let api = Api::default();
+        let store = api.store().await;
+        assert_eq!(store.read().await.unwrap(), "");
+        assert_eq!(store.write("", "a\n").await.unwrap(), Written::Done);
+        assert_eq!(store.read().await.unwrap(), "a\n");
+        // Another process has kept a proof meanwhile, which is taken in first.
+        api.set(json!({KEY: "a\nb\n"}));
+        let written = store.write("a\n", "a\nc\n").await.unwrap();
+        assert_eq!(written, Written::Other("a\nb\n".to_owned()));
+        assert_eq!(api.text(), "a\nb\n");
+        // An empty one says of no host that nobody has proven it.
+        for emptied in [json!({KEY: ""}), json!({})] {
+            api.set(emptied);
+            assert_eq!(store.read().await.unwrap(), "");
+            let written = store.write("a\nb\n", "a\nb\nc\n").await.unwrap();
+            assert_eq!(written, Written::Done);
+            assert_eq!(api.text(), "a\nb\nc\n");
+        }
+        api.delete();
+        let written = store.write("a\nb\nc\n", "a\nb\nc\n").await.unwrap();
+        assert_eq!(
+            (written, api.text()),
+            (Written::Done, "a\nb\nc\n".to_owned())
+        );
     }
 
     #[tokio::test]

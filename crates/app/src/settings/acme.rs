@@ -2,6 +2,7 @@
 
 mod dns;
 mod on_demand;
+mod suffixes;
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use myriad_base::file;
 use myriad_pki::acme::{
     AcmeIssuer, Binding, BindingKey, Bounds, ChallengeKind, Directory, DnsSolver, KeyKind, Millis,
+    Suffixes,
 };
 use myriad_translate::{directory_named, is_mail_address};
 
@@ -43,10 +45,20 @@ pub struct AcmeSettings {
     pub dns_port: Option<u16>,
     /// The bounds of orders.
     pub bounds: Bounds,
+    /// The suffixes below which names are registered.
+    pub suffixes: Suffixes,
     /// Certificates that are obtained on demand.
     pub on_demand: OnDemandSettings,
     /// The directory of what is kept; in a cluster nothing is.
     pub state_dir: PathBuf,
+}
+
+impl AcmeSettings {
+    /// The new orders at one authority in three hours, and the suffixes of the domains by which
+    /// they are counted.
+    pub(crate) fn counted(&self) -> (u32, Suffixes) {
+        (self.bounds.orders_per_authority, self.suffixes.clone())
+    }
 }
 
 /// Checks settings.
@@ -62,6 +74,7 @@ pub(super) fn read(raw: &RawAcme, state_dir: &Path, problems: &mut Vec<String>) 
             look_max: Millis::from(raw.acme_look) * 1_000,
             ..Bounds::default()
         },
+        suffixes: suffixes::read(raw.acme_suffixes.as_deref(), problems),
         on_demand: OnDemandSettings::default(),
         state_dir: state_dir.to_owned(),
     }

@@ -58,6 +58,8 @@ pub(super) struct DrillFigures {
     orders: usize,
     replacements: usize,
     issued: usize,
+    /// Certificates that the authority does not find again by what their orders say they replace.
+    unfound: usize,
     /// Seconds until the authority wanted all of them renewed, and from there until they were.
     told_s: f64,
     replaced_s: f64,
@@ -136,6 +138,11 @@ impl Drill<'_> {
             orders: count(|it| it.orders),
             replacements: count(|it| it.replacements),
             issued: count(|it| it.issued),
+            unfound: self
+                .arrivals
+                .iter()
+                .filter(|it| is_unfound(&it.leaf))
+                .count(),
             told_s: seconds(progress.told),
             replaced_s: seconds(progress.replaced),
             status_renewed: renewed,
@@ -229,6 +236,36 @@ impl Drill<'_> {
     }
 }
 
+/// Whether Pebble 2.10.1 does not find a certificate again that is to be replaced: it compares
+/// serial numbers as bytes, with and without the zero that positive ones may begin with in DER.
+fn is_unfound(leaf: &[u8]) -> bool {
+    // The third version of certificates, behind which the serial number is.
+    const VERSION: [u8; 5] = [0xa0, 3, 2, 1, 2];
+    let at = leaf.windows(VERSION.len()).position(|it| it == VERSION);
+    let serial = at.and_then(|at| leaf.get(at + VERSION.len()..));
+    matches!(serial, Some([2, _, 0, ..]))
+}
+
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, SerialNumber};
+
+    use super::is_unfound;
+
+    #[test]
+    fn serial_numbers_with_a_leading_zero_are_told_apart() {
+        let leaf = |serial: &[u8]| {
+            let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+            params.serial_number = Some(SerialNumber::from_slice(serial));
+            let key = KeyPair::generate().unwrap();
+            params.self_signed(&key).unwrap().der().to_vec()
+        };
+        assert!(is_unfound(&leaf(&[0x80, 1, 2, 3])));
+        assert!(!is_unfound(&leaf(&[0x7f, 1, 2, 3])));
+        assert!(!is_unfound(b""));
+    }
 }

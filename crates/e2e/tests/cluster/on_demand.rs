@@ -1,64 +1,12 @@
 //! Certificates on demand, by controllers: a proxy follows another replica than the one that
 //! orders.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use axum::Router;
-use axum::http::{StatusCode, Uri};
+use myriad_e2e::ask::AskEndpoint;
 use myriad_e2e::cluster::{Api, Cluster, Process};
 use myriad_e2e::world::eventually_within;
 use myriad_e2e::{Answer, CertificateAuthority, Curl, Site};
-use tokio::net::TcpListener;
 
 use super::certificates::{PATIENCE, authority, controller, obtained};
-
-/// An endpoint that allows names below `ok.test`, and the names that it was asked about.
-struct Endpoint {
-    address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Endpoint {
-    async fn start() -> Endpoint {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let known = asked.clone();
-        let answer = move |uri: Uri| {
-            let query = uri.query().unwrap_or_default();
-            let name = query.strip_prefix("domain=").unwrap_or_default();
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.push(name.to_owned());
-            std::future::ready(match name.ends_with("ok.test") {
-                true => StatusCode::OK,
-                false => StatusCode::FORBIDDEN,
-            })
-        };
-        let router = Router::new().fallback(answer);
-        let task = tokio::spawn(async move {
-            axum::serve(listener, router).await.expect("it serves");
-        });
-        Endpoint {
-            address,
-            asked,
-            task,
-        }
-    }
-
-    /// How often it was asked about a name.
-    fn count(&self, name: &str) -> usize {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.iter().filter(|it| *it == name).count()
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// An Ingress for every host that no other names, without TLS.
 fn catch_all(cluster: &Cluster) -> String {
@@ -84,13 +32,14 @@ fn is_refused(answer: &Answer) -> bool {
 }
 
 /// Starts two replicas, the first of which leads, and a proxy that follows the second.
-async fn start(cluster: &Cluster, ca: &CertificateAuthority, endpoint: &Endpoint) -> [Process; 3] {
+async fn start(
+    cluster: &Cluster,
+    ca: &CertificateAuthority,
+    endpoint: &AskEndpoint,
+) -> [Process; 3] {
     let start = |replica: u16| {
         controller(cluster, replica, ca)
-            .set(
-                "--acme-on-demand-ask",
-                format!("http://{}/", endpoint.address),
-            )
+            .set("--acme-on-demand-ask", endpoint.url())
             .set("--catch-all-namespaces", cluster.tenant())
             .start()
     };
@@ -128,7 +77,7 @@ async fn the_first_handshake_of_an_allowed_name_gets_its_certificate_in_a_cluste
     let cluster = Cluster::join().await;
     let _backend = cluster.backend("shop");
     let ca = authority(&cluster, &["a.ok.test".to_owned()]);
-    let endpoint = Endpoint::start().await;
+    let endpoint = AskEndpoint::start().await;
     let api = cluster.api().await;
     cluster.apply(&catch_all(&cluster)).await;
     let [first, second, proxy] = start(&cluster, &ca, &endpoint).await;

@@ -2,11 +2,10 @@
 //! endpoint allows them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::http::{StatusCode, Uri};
+use myriad_e2e::ask::AskEndpoint;
 use myriad_e2e::authority::Authority;
 use myriad_e2e::world::{eventually, eventually_within};
 use myriad_e2e::{Answer, Backend, CertificateAuthority, Curl, Site, World};
@@ -14,70 +13,13 @@ use myriad_lab::port::free_port;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 /// How long a certificate may take on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long handshakes wait in these stories, which is as long as their clients do.
 const PARK: &str = "--limit=park_timeout=1m";
-
-/// An endpoint that allows names below `ok.test`, and where it is told so every name.
-struct Endpoint {
-    address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Endpoint {
-    async fn start_at(port: u16, allows_all: bool) -> Endpoint {
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let listener = TcpListener::bind(address).await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let known = asked.clone();
-        let answer = move |uri: Uri| {
-            let query = uri.query().unwrap_or_default();
-            let name = query.strip_prefix("domain=").unwrap_or_default();
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.push(name.to_owned());
-            let is_allowed = allows_all || name.ends_with("ok.test");
-            std::future::ready(match is_allowed {
-                true => StatusCode::OK,
-                false => StatusCode::FORBIDDEN,
-            })
-        };
-        let router = Router::new().fallback(answer);
-        let task = tokio::spawn(async move {
-            axum::serve(listener, router).await.expect("it serves");
-        });
-        Endpoint {
-            address,
-            asked,
-            task,
-        }
-    }
-
-    async fn start() -> Endpoint {
-        Endpoint::start_at(0, false).await
-    }
-
-    fn argument(&self) -> String {
-        format!("--acme-on-demand-ask=http://{}/check", self.address)
-    }
-
-    /// The names that it was asked about so far.
-    fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.clone()
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// An Ingress for every host that no other names, without TLS.
 fn catch_all(backend: &Backend) -> String {
@@ -112,7 +54,7 @@ fn is_refused(answer: &Answer) -> bool {
 #[tokio::test]
 async fn the_first_handshake_of_an_allowed_name_gets_its_certificate_and_a_restart_keeps_it() {
     let ca = CertificateAuthority::start();
-    let (backend, endpoint) = (Backend::start("a").await, Endpoint::start().await);
+    let (backend, endpoint) = (Backend::start("a").await, AskEndpoint::start().await);
     let world = serve(&ca, &backend, &[&endpoint.argument()]).await;
     // Several at once, of which each waits.
     let all = tokio::join!(
@@ -150,7 +92,7 @@ async fn the_first_handshake_of_an_allowed_name_gets_its_certificate_and_a_resta
 #[tokio::test]
 async fn a_name_that_is_refused_gets_an_alert_and_the_authority_hears_nothing_of_it() {
     let ca = CertificateAuthority::start();
-    let (backend, endpoint) = (Backend::start("a").await, Endpoint::start().await);
+    let (backend, endpoint) = (Backend::start("a").await, AskEndpoint::start().await);
     let world = serve(&ca, &backend, &[&endpoint.argument()]).await;
     for _ in 0..3 {
         let answer = ask(&ca, "shop.no.test").await;
@@ -181,7 +123,7 @@ async fn an_endpoint_that_is_down_allows_nothing_until_it_is_there() {
     assert!(is_refused(&answer), "{answer:?}");
     assert!(world.metric("myriad_acme_on_demand_unanswered_total").await >= 1.0);
     assert!(!ca.log().contains("a.ok.test"));
-    let _endpoint = Endpoint::start_at(port, false).await;
+    let _endpoint = AskEndpoint::start_at(port, false).await;
     let served = eventually_within(PATIENCE, async || {
         (ask(&ca, "a.ok.test").await.status == 200).then_some(())
     });
@@ -194,7 +136,7 @@ async fn an_endpoint_that_is_down_allows_nothing_until_it_is_there() {
 async fn an_endpoint_that_says_yes_to_everything_gets_what_the_bounds_have() {
     let ca = CertificateAuthority::start();
     let backend = Backend::start("a").await;
-    let endpoint = Endpoint::start_at(0, true).await;
+    let endpoint = AskEndpoint::start_at(0, true).await;
     let bounds = ["--acme-on-demand-per-domain=2", "--acme-on-demand-max=3"];
     let argument = endpoint.argument();
     let more = [&[&*argument], &bounds[..]].concat();
@@ -222,7 +164,7 @@ async fn an_endpoint_that_says_yes_to_everything_gets_what_the_bounds_have() {
 #[tokio::test]
 async fn an_object_that_names_the_host_comes_before_what_was_obtained_on_demand() {
     let ca = CertificateAuthority::start();
-    let (backend, endpoint) = (Backend::start("a").await, Endpoint::start().await);
+    let (backend, endpoint) = (Backend::start("a").await, AskEndpoint::start().await);
     let world = serve(&ca, &backend, &[&endpoint.argument()]).await;
     assert_eq!(ask(&ca, "a.ok.test").await.status, 200);
     let own = Backend::start("own").await;
@@ -242,7 +184,7 @@ async fn an_object_that_names_the_host_comes_before_what_was_obtained_on_demand(
 #[tokio::test]
 async fn an_issuer_for_all_says_whom_to_ask_until_it_is_gone() {
     let ca = CertificateAuthority::start();
-    let (backend, endpoint) = (Backend::start("a").await, Endpoint::start().await);
+    let (backend, endpoint) = (Backend::start("a").await, AskEndpoint::start().await);
     let arguments = ca.arguments(&ca.state());
     let of_issuer = ["--acme-directory", "--acme-ca"];
     let is_of_process = |it: &&String| !of_issuer.iter().any(|flag| it.starts_with(flag));
@@ -256,9 +198,9 @@ async fn an_issuer_for_all_says_whom_to_ask_until_it_is_gone() {
     let root = serde_json::Value::from(root);
     let issuer = format!(
         "apiVersion: myriad.dev/v1alpha1\nkind: ClusterIssuer\nmetadata: {{name: default}}\n\
-         spec:\n  onDemand: {{ask: 'http://{}/'}}\n  \
+         spec:\n  onDemand: {{ask: '{}'}}\n  \
          acme: {{directories: [{{url: '{}'}}], ca: {{pem: {root}}}}}\n",
-        endpoint.address,
+        endpoint.url(),
         ca.directory()
     );
     world.write("issuer.yaml", &issuer);
@@ -304,7 +246,7 @@ async fn begin(from: [u8; 4], to: SocketAddr, hello: &[u8]) -> TcpStream {
 async fn a_flood_of_names_costs_few_questions_and_places_and_delays_nobody_else() {
     const NAMES: usize = 5_000;
     let ca = CertificateAuthority::start();
-    let (backend, endpoint) = (Backend::start("a").await, Endpoint::start().await);
+    let (backend, endpoint) = (Backend::start("a").await, AskEndpoint::start().await);
     let bounds = ["--acme-on-demand-asks=1", "--limit=parked=64"];
     let argument = endpoint.argument();
     let more = [&[&*argument], &bounds[..]].concat();

@@ -144,6 +144,31 @@ impl Account {
         retried(|| self.try_place(order, issuer, profile)).await
     }
 
+    /// Asks for an order, and once more for a new one where the authority may have failed by the
+    /// certificate that it says to replace: one that is in trouble fails by both.
+    ///
+    /// # Errors
+    /// See [`StepTrouble`].
+    pub async fn place_or_anew(
+        &self,
+        order: &Order,
+        issuer: &AcmeIssuer,
+        profile: Option<&str>,
+    ) -> Result<StepOutcome, StepTrouble> {
+        let placed = self.place(order, issuer, profile).await;
+        if !matches!(placed, Err(StepTrouble::Unreplaced(_))) {
+            return placed;
+        }
+        let new = Order {
+            replaces: None,
+            ..order.clone()
+        };
+        match self.place(&new, issuer, profile).await? {
+            StepOutcome::Placed(url, challenges) => Ok(StepOutcome::PlacedNew(url, challenges)),
+            other => Ok(other),
+        }
+    }
+
     async fn try_place(
         &self,
         order: &Order,
@@ -158,7 +183,11 @@ impl Account {
         if let Some(profile) = profile {
             wanted = wanted.profile(profile);
         }
-        let mut placed = self.0.new_order(&wanted).await?;
+        let placed = self.0.new_order(&wanted).await;
+        let mut placed = placed.map_err(|error| match &order.replaces {
+            Some(_) => StepError::of_replacing(error),
+            None => error.into(),
+        })?;
         if placed.state().status == OrderStatus::Invalid {
             return Err(refused(&mut placed, &order.names).await);
         }

@@ -3,7 +3,7 @@
 //! - Every certificate is for itself. One that fails waits longer each time, and has half of the
 //!   places and turns at most where others wait that have not failed.
 //! - Namespaces take turns: at places, at the orders of an authority, and at those for a registered
-//!   domain. One that waits alone has all of them.
+//!   domain. One that waits alone has all of them, but for some places that newcomers get at once.
 //! - An authority is asked for no more orders than its budget has, no more at a time than there are
 //!   places, and for nothing while it is in trouble.
 //! - An order says by its stage what is next, so that after a crash it goes on where it was kept.
@@ -28,7 +28,7 @@ use super::directory::AuthorityState;
 use super::turns::Places;
 use super::{
     AcmeIssuer, Challenge, DAY, DnsRecord, HOUR, HeldCertificate, MINUTE, Millis, Order, OrderKey,
-    OrderStage, RenewalWindow, SECOND, SpentBudget,
+    OrderStage, RenewalWindow, SECOND, SpentBudget, Suffixes,
 };
 
 /// The bounds of a desk.
@@ -44,7 +44,8 @@ pub struct Bounds {
     /// New orders at one authority in three hours.
     pub orders_per_authority: u32,
     /// New orders for one registered domain in a week, at one authority; renewals that it has asked
-    /// for are not counted.
+    /// for are not counted. Those that it takes as new orders alone are, and may be more by as many
+    /// as there are requests at a time.
     pub orders_per_domain: u32,
     /// The longest time between two looks at when an authority wants a certificate renewed.
     pub look_max: Millis,
@@ -87,6 +88,9 @@ pub struct Task {
     pub keep: bool,
     /// Whether a certificate is there whose place another one takes.
     pub is_renewal: bool,
+    /// Whether an order that says which certificate it replaces may be placed as a new one at once,
+    /// where the authority fails by that: there is room in the budgets of its domains.
+    pub may_be_new: bool,
     has_failed: bool,
 }
 
@@ -120,6 +124,8 @@ pub enum StepOutcome {
     Proven(Vec<DnsRecord>),
     /// The authority has an order of this URL, with these challenges that are not met yet.
     Placed(Box<str>, Vec<Challenge>),
+    /// The same, as a new one: the authority fails by the certificate that it was to replace.
+    PlacedNew(Box<str>, Vec<Challenge>),
     /// The answers are in service.
     Answered,
     /// The authority knows.
@@ -149,8 +155,15 @@ pub enum StepTrouble {
     Limited(String, Millis),
     /// It cannot be asked, or answers with something that is no answer; nor for so long.
     Unreachable(String, Millis),
-    /// It does not know the order or the account any more.
+    /// It fails by an order that says which certificate it replaces, or altogether; which of both
+    /// is not known, since it may not be asked for a new one now.
+    Unreplaced(String),
+    /// It has taken an order without the certificate that it replaces; it is placed again so.
+    Unheeded(String),
+    /// It does not know the order any more, or of one that is to be placed the place for that.
     Lost(String),
+    /// It does not know the account, which is to be forgotten with its orders.
+    NoAccount(String),
     /// This machine fails.
     Local(String),
 }
@@ -252,24 +265,33 @@ struct Entry {
 }
 
 /// The thing that a certificate waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Wait {
     /// A moment, or nothing.
     #[default]
     Idle,
-    /// A place, with this number.
-    Queued(u64),
+    /// A place, with this number, in this line.
+    Queued(u64, LineName),
     /// The outcome of a step, with this number.
     Running(u64),
 }
 
-/// The line that a certificate belongs into.
+/// A line that certificates wait in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LineName {
+    /// The directory of the authority; none for the names themselves.
+    authority: Option<Arc<str>>,
+    /// Whether it is the line of orders that are to be placed there.
+    is_placing: bool,
+    /// Whether it is that of certificates that failed before.
+    has_failed: bool,
+}
+
+/// The place where a certificate belongs.
 enum Belongs {
     Nowhere,
     Timer(Millis),
-    Proofs,
-    Placing(Box<str>),
-    Steps(Box<str>),
+    Line(LineName),
 }
 
 /// The most bytes of a directory that orders are counted at by what was kept of them.
@@ -313,6 +335,14 @@ impl Desk {
             visits: 0,
             latest: Millis::MIN,
         }
+    }
+
+    /// The same desk, before anything is told to it, that counts orders by the domains which are
+    /// registered below these suffixes.
+    #[must_use]
+    pub fn with_suffixes(mut self, suffixes: Suffixes) -> Desk {
+        self.authorities.suffixes = suffixes;
+        self
     }
 
     /// Adds an issuer, or puts it in the place of that of its name. Its certificates are looked at
@@ -374,7 +404,8 @@ impl Desk {
         }
         let is_open = order.stage.is_open();
         if is_open {
-            self.authorities.change(&directory, now, |it| it.open += 1);
+            let add = |it: &mut AuthorityState| it.open.add(&order.id);
+            self.authorities.change(&directory, now, add);
         }
         let id = order.id.clone();
         let entry = self.certificates.entry(id.clone()).or_default();

@@ -3,7 +3,9 @@
 use super::Millis;
 use super::budget::Budget;
 use super::domains::DomainBudgets;
+use super::open::OpenOrders;
 use super::spent::SpentBudget;
+use super::suffixes::Suffixes;
 use super::turns::{Line, Places, Waiting};
 
 /// One authority.
@@ -20,7 +22,7 @@ pub(super) struct AuthorityState {
     /// Until when orders are counted in the budgets by what was kept of those.
     pub(super) noted_at: Millis,
     /// Orders that are placed and not over.
-    pub(super) open: usize,
+    pub(super) open: OpenOrders,
     /// How often it was in trouble, one time behind the other.
     pub(super) troubles: u32,
     /// When it may be asked again.
@@ -46,15 +48,20 @@ pub(super) enum Standing {
 }
 
 impl AuthorityState {
-    /// One that was never asked for anything, with its budget and that of a registered domain.
-    pub(super) fn new(steps_max: usize, (budget, of_domain): (Budget, Budget)) -> Self {
+    /// One that was never asked for anything, with its budget and that of a domain which is
+    /// registered below these suffixes.
+    pub(super) fn new(
+        steps_max: usize,
+        (budget, of_domain): (Budget, Budget),
+        suffixes: Suffixes,
+    ) -> Self {
         AuthorityState {
             placing: Line::default(),
             steps: Places::new(steps_max),
             budget,
-            domains: DomainBudgets::new(of_domain),
+            domains: DomainBudgets::new(of_domain, suffixes),
             noted_at: Millis::MIN,
-            open: 0,
+            open: OpenOrders::default(),
             troubles: 0,
             not_before: Millis::MIN,
             named: 0,
@@ -89,11 +96,21 @@ impl AuthorityState {
             true => names,
             false => &[],
         };
+        self.count(counted, namespace, now)
+    }
+
+    /// Counts an order in the budgets of its domains alone. Returns what is spent with it.
+    pub(super) fn count(
+        &mut self,
+        names: &[Box<str>],
+        namespace: &str,
+        now: Millis,
+    ) -> SpentBudget {
         SpentBudget {
             directory: Box::default(),
             noted_at: now,
             whole_at: self.budget.whole_at(),
-            domains: self.domains.spend(counted, namespace, now),
+            domains: self.domains.spend(names, namespace, now),
         }
     }
 
@@ -130,8 +147,8 @@ impl AuthorityState {
 
     /// How it stands now.
     pub(super) fn standing_now(&self, open_max: usize) -> Standing {
-        let is_waited_for = self.placing.has_next(true) || self.steps.is_waited_for();
-        let is_at_work = is_waited_for || self.open > 0 || self.steps.is_taken();
+        let is_waited_for = !self.placing.is_empty() || self.steps.is_waited_for();
+        let is_at_work = is_waited_for || self.open.count() > 0 || self.steps.is_taken();
         match self.due(open_max) {
             Some(due) => Standing::Ready(due),
             None if self.named > 0 || is_at_work => Standing::Kept,
@@ -144,18 +161,28 @@ impl AuthorityState {
 
     /// The next order to be placed, where it may be asked for one.
     fn pop_placing(&mut self, open_max: usize, now: Millis) -> Option<Waiting> {
-        let may_place = self.budget.free_at() <= now && self.open < open_max;
-        match may_place && !self.steps.is_full() {
-            true => self.placing.pop(self.steps.may_have_failed()),
-            false => None,
+        if self.budget.free_at() > now || self.is_full(open_max) {
+            return None;
         }
+        let (steps, open) = (&self.steps, &self.open);
+        // Few hold so much of either that they may have none.
+        let admits =
+            |_: usize, namespace: &str| steps.admits(namespace) && open.admits(namespace, open_max);
+        self.placing.pop(steps.may_have_failed(), &admits)
+    }
+
+    /// Whether it can be asked for no order, whoever's it is.
+    fn is_full(&self, open_max: usize) -> bool {
+        self.steps.is_full() || self.open.count() >= open_max
     }
 
     /// When it can next be asked for something though nothing else happens before.
     fn due(&self, open_max: usize) -> Option<Millis> {
         let may_have_failed = self.steps.may_have_failed();
-        let can_place =
-            self.placing.has_next(may_have_failed) && self.open < open_max && !self.steps.is_full();
+        let admits = |_: usize, namespace: &str| {
+            self.steps.admits(namespace) && self.open.admits(namespace, open_max)
+        };
+        let can_place = !self.is_full(open_max) && self.placing.has_next(may_have_failed, &admits);
         let place = can_place.then(|| self.budget.free_at());
         let step = self.steps.has_next().then_some(Millis::MIN);
         let first = place.into_iter().chain(step).min()?;

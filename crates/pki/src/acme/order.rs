@@ -26,8 +26,11 @@ pub struct Order {
     pub stage: OrderStage,
     /// The certificate that it takes the place of, as renewal information names it.
     pub replaces: Option<Box<str>>,
-    /// How often it failed, one time behind the other.
+    /// How often its names or their servers did not answer as they should, or the authority did not
+    /// know it any more: the measure of the waits between such tries.
     pub failures: u32,
+    /// How often authorities have refused it: that of the waits between orders that are refused.
+    pub refusals: u32,
     /// How many directories have refused it since it last waited.
     pub tried: u32,
     /// When it goes on.
@@ -184,6 +187,9 @@ struct Text {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replaces: Option<Box<str>>,
     failures: u32,
+    /// Before there was this, refusals counted among the failures.
+    #[serde(default, skip_serializing_if = "is_none")]
+    refusals: u32,
     tried: u32,
     not_before: Millis,
     placed_at: Millis,
@@ -192,6 +198,11 @@ struct Text {
 }
 
 impl Order {
+    /// Whether it has failed, one way or the other.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0 || self.refusals > 0
+    }
+
     /// Whether records of DNS may be set for it.
     pub fn is_set(&self) -> bool {
         self.records.iter().any(|record| record.value.is_some())
@@ -234,6 +245,7 @@ impl Order {
             key: key.map(|key| to_hex(key.expose())),
             replaces: self.replaces.clone(),
             failures: self.failures,
+            refusals: self.refusals,
             tried: self.tried,
             not_before: self.not_before,
             placed_at: self.placed_at,
@@ -280,6 +292,7 @@ impl Order {
             stage,
             replaces: text.replaces,
             failures: text.failures,
+            refusals: text.refusals,
             tried: text.tried,
             not_before: text.not_before,
             placed_at: text.placed_at,
@@ -287,6 +300,10 @@ impl Order {
             spent: None,
         })
     }
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 fn to_hex(bytes: &[u8]) -> String {
@@ -319,6 +336,7 @@ mod tests {
             stage,
             replaces: Some("aki.serial".into()),
             failures: 2,
+            refusals: 3,
             tried: 1,
             not_before: 7,
             placed_at: 5,
@@ -356,6 +374,18 @@ mod tests {
             let found = Order::from_text(&order.expose_text()).unwrap();
             assert_eq!(found, order);
         }
+    }
+
+    #[test]
+    fn an_order_that_was_kept_without_a_number_of_refusals_is_found_with_none() {
+        let order = order(OrderStage::Proving);
+        let text = order.expose_text();
+        let before = text.replace("\"refusals\":3,", "");
+        assert_ne!(before, text);
+        let found = Order::from_text(&before).unwrap();
+        assert_eq!((found.failures, found.refusals), (2, 0));
+        // Where there are none, it reads as it did before.
+        assert_eq!(found.expose_text(), before);
     }
 
     fn record(value: Option<&str>) -> DnsRecord {

@@ -10,13 +10,22 @@ const SECOND: [&str; 12] = [
 
 /// The domain that a name was registered as, by its shape: two labels, or three where the one in
 /// the middle is that of a registry. Authorities count certificates by it. They know a list of all
-/// registries; whoever is counted more strictly here waits longer, and never asks for more. An
-/// address counts for itself, and in IPv6 for its network of 64 bits.
-pub fn registered_domain(name: &str) -> Cow<'_, str> {
+/// registries, which [`Suffixes`](super::Suffixes) can have; without it whoever is counted more
+/// strictly here waits longer, and never asks for more. An address counts for itself, and in IPv6
+/// for its network of 64 bits.
+pub(super) fn registered_domain(name: &str) -> Cow<'_, str> {
+    registered_by(name, by_shape)
+}
+
+/// The same, by another way of telling it of names of DNS.
+pub(super) fn registered_by<'a>(
+    name: &'a str,
+    by: impl FnOnce(&'a str) -> &'a str,
+) -> Cow<'a, str> {
     match name.parse() {
         Ok(IpAddr::V4(_)) => name.into(),
         Ok(IpAddr::V6(address)) => network(address).to_string().into(),
-        Err(_) => by_shape(name.strip_prefix("*.").unwrap_or(name)).into(),
+        Err(_) => by(name.strip_prefix("*.").unwrap_or(name)).into(),
     }
 }
 

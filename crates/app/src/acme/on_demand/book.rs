@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use myriad_model::is_demandable;
-use myriad_pki::acme::{Budget, Millis, registered_domain};
+use myriad_pki::acme::{Budget, Millis, Suffixes};
 
 use crate::settings::OnDemandSettings;
 
@@ -80,6 +80,7 @@ pub(super) struct DemandBook {
     asks: Budget,
     new: Budget,
     domains: HashMap<Box<str>, Budget>,
+    suffixes: Suffixes,
 }
 
 /// A name that has a certificate, or for which one is obtained.
@@ -97,8 +98,11 @@ struct DemandedName {
 
 impl DemandBook {
     /// An empty book; so many orders may be placed in three hours, of which names on demand may
-    /// have half.
-    pub(super) fn new(settings: &OnDemandSettings, orders: u32) -> DemandBook {
+    /// have half, and registered domains are those below these suffixes.
+    pub(super) fn new(
+        settings: &OnDemandSettings,
+        (orders, suffixes): (u32, Suffixes),
+    ) -> DemandBook {
         let asks = u32::try_from(ASKS_SPAN / 1_000).unwrap_or(1);
         DemandBook {
             certificates_max: settings.certificates_max,
@@ -111,6 +115,7 @@ impl DemandBook {
             asks: Budget::new(settings.asks_max.saturating_mul(asks), ASKS_SPAN),
             new: Budget::new(orders / 2, ALL_SPAN),
             domains: HashMap::new(),
+            suffixes,
         }
     }
 
@@ -231,7 +236,7 @@ impl DemandBook {
         if !is_known && self.names.len() >= self.certificates_max {
             return NameVerdict::Refuse(REFUSED_FOR);
         }
-        let domain = registered_domain(name);
+        let domain = self.suffixes.registered_domain(name);
         let mut budget = self.budget_of(&domain);
         let free_at = self.new.free_at().max(budget.free_at());
         if free_at > now {
@@ -310,7 +315,8 @@ impl DemandBook {
         // It has cost nothing at an authority.
         if removed.is_some_and(|known| known.is_spent) {
             self.new.give_back();
-            if let Some(budget) = self.domains.get_mut(&*registered_domain(name)) {
+            let domain = self.suffixes.registered_domain(name);
+            if let Some(budget) = self.domains.get_mut(&*domain) {
                 budget.give_back();
             }
         }

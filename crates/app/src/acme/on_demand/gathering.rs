@@ -6,29 +6,26 @@
 //! certificate then, or none, is the answer to all replicas.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::{Batch, Change, ObjectKey, ObjectKind};
+use myriad_api::{Change, ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
 use myriad_model::{is_demandable, on_demand_name};
-use myriad_pki::acme::{Budget, HeldCertificate, registered_domain};
+use myriad_pki::acme::{Budget, HeldCertificate, Suffixes};
 use myriad_proxy::Demand;
 use myriad_source::kubernetes::{CallError, Client, Shelf, ShelfNews, ShelfWatch, Shelved, Texts};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::demands::{Demands, Wished};
 use super::{DemandNews, OnDemand, now};
+use crate::acme::following::follow_shelf;
 use crate::acme::store::{KeptOnDemand, ON_DEMAND_LABEL, WISH_LABEL, named, today};
 use crate::control::Event;
-
-/// How long the start of a controller waits for the certificates that are there, which are part of
-/// the first list.
-const FIRST_WAIT: Duration = Duration::from_secs(10);
 
 /// The key in the Secret of a wish: the host.
 const HOST: &str = "host";
@@ -49,6 +46,9 @@ const UNSEEN_MAX: Duration = Duration::from_secs(5);
 
 /// How long a wish stays whose certificate is there, so that all replicas see that first.
 const SETTLED_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a wish is left that could not be removed, before it is carried again.
+const CARRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often is looked whether somebody obtains certificates by now.
 const OPEN_PAUSE: Duration = Duration::from_millis(100);
@@ -218,48 +218,105 @@ fn wish_name(host: &str) -> String {
 
 /// Lets all wishes wait for certificates, like handshakes, while this process leads; it has to be
 /// dropped, with all tasks, once it does not any more. Certificates that were used in so many days
-/// count as used now.
+/// count as used now, and wishes are of sources by these suffixes.
 pub(in crate::acme) async fn carry(
     demands: Demands,
     (client, namespace): (&Client, &str),
     leads: impl Fn() -> bool + Clone + 'static,
-    idle_days: i64,
+    (idle_days, suffixes): (i64, Suffixes),
 ) {
     let shelf = Shelf::new(client.clone(), namespace, WISH_LABEL);
-    let carried: Rc<RefCell<HashSet<Arc<str>>>> = Rc::default();
+    let carried = Rc::<CarriedWishes>::default();
     let mut changes = demands.changes();
     task::spawn_local("on demand", tell_uses(demands.clone(), idle_days));
     loop {
         changes.mark_unchanged();
-        for wish in demands.wishes(WISHES_MAX) {
-            if !carried.borrow_mut().insert(wish.host.clone()) {
-                continue;
-            }
+        for wish in carried.take(demands.wishes(WISHES_MAX)) {
             let (demand, shelf) = (demands.wished().clone(), shelf.clone());
             let (leads, carried) = (leads.clone(), carried.clone());
+            let source = source_of(&wish.host, &suffixes);
             task::spawn_local("on demand", async move {
-                carry_one(&demand, &wish).await;
-                if leads()
-                    && let Err(error) = shelf.remove(&wish.name, &wish.version).await
-                {
-                    tracing::debug!(host = %wish.host, %error, "its wish stays for now");
+                carry_one(&demand, &wish, source).await;
+                let removed = match leads() {
+                    true => shelf.remove(&wish.name, &wish.version).await,
+                    false => Err(CallError::Lost("another controller leads".to_owned())),
+                };
+                match removed {
+                    // Where somebody has written it meanwhile, that is another one.
+                    Ok(()) | Err(CallError::Conflict) => carried.end(&wish.host),
+                    Err(error) => {
+                        tracing::debug!(host = %wish.host, %error, "its wish stays for now");
+                        tokio::time::sleep(CARRY_PAUSE.max(error.retry_after())).await;
+                        carried.forget(&wish.host);
+                    }
                 }
-                carried.borrow_mut().remove(&wish.host);
             });
         }
-        if changes.changed().await.is_err() {
-            return std::future::pending().await;
+        tokio::select! {
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+            () = carried.ends.notified() => {}
         }
     }
 }
 
+/// The version of a wish that is carried, and whether it is at an end.
+type CarriedWish = (Box<str>, bool);
+
+/// The wishes that are carried, and those that are at an end and yet to be seen gone.
+#[derive(Default)]
+struct CarriedWishes {
+    /// Each, by its host.
+    wishes: RefCell<HashMap<Arc<str>, CarriedWish>>,
+    /// Told whenever one does not stand in the way of the next any more.
+    ends: Notify,
+}
+
+impl CarriedWishes {
+    /// Takes on those of the wishes that are there which are not carried yet, and returns them. One
+    /// that is made again comes once the one before is at an end.
+    fn take(&self, mut there: Vec<Wished>) -> Vec<Wished> {
+        let mut known = self.wishes.borrow_mut();
+        let versions = there.iter().map(|wish| (&*wish.host, &*wish.version));
+        let versions: HashMap<&str, &str> = versions.collect();
+        known.retain(|host, (version, is_over)| {
+            !*is_over || versions.get(&**host).is_some_and(|it| **it == **version)
+        });
+        there.retain(|wish| {
+            let is_new = !known.contains_key(&wish.host);
+            if is_new {
+                known.insert(wish.host.clone(), (wish.version.clone(), false));
+            }
+            is_new
+        });
+        there
+    }
+
+    /// A wish is at an end. It is remembered until it is seen gone, or another one is there.
+    fn end(&self, host: &str) {
+        if let Some((_, is_over)) = self.wishes.borrow_mut().get_mut(host) {
+            *is_over = true;
+        }
+        self.ends.notify_one();
+    }
+
+    /// A wish is to be carried again where it is there.
+    fn forget(&self, host: &str) {
+        self.wishes.borrow_mut().remove(host);
+        self.ends.notify_one();
+    }
+}
+
 /// Waits until there is an answer to a wish.
-async fn carry_one(demand: &Demand, wish: &Wished) {
+async fn carry_one(demand: &Demand, wish: &Wished, source: u64) {
     let asking = async {
         while !demand.is_open() {
             tokio::time::sleep(OPEN_PAUSE).await;
         }
-        demand.ask(&wish.host, source_of(&wish.host)).await
+        demand.ask(&wish.host, source).await
     };
     let refused = tokio::time::timeout(CARRIED_MAX, asking).await;
     if refused.is_ok_and(|time| time.is_zero()) {
@@ -268,8 +325,8 @@ async fn carry_one(demand: &Demand, wish: &Wished) {
 }
 
 /// Wishes for one registered domain are of one source, so that it keeps back no other.
-fn source_of(host: &str) -> u64 {
-    let hash = blake3::hash(registered_domain(host).as_bytes());
+fn source_of(host: &str, suffixes: &Suffixes) -> u64 {
+    let hash = blake3::hash(suffixes.registered_domain(host).as_bytes());
     let (first, _) = hash
         .as_bytes()
         .split_first_chunk()
@@ -303,14 +360,12 @@ pub async fn follow_on_demand(
         "wishes",
         follow_wishes(wishes, demands.clone()),
     ));
-    let (tell, told) = oneshot::channel();
-    let served = Served {
+    let mut served = Served {
         demands,
         known: HashMap::new(),
     };
-    let following = follow_certificates(certificates, served, inbox, tell);
-    drop(task::spawn("on demand", following));
-    if tokio::time::timeout(FIRST_WAIT, told).await.is_err() {
+    let take = move |news| served.take(news);
+    if !follow_shelf("on demand", certificates, inbox, take).await {
         tracing::warn!(namespace, "certificates on demand cannot be read yet");
     }
 }
@@ -337,31 +392,6 @@ fn take_wish(news: ShelfNews, demands: &Demands) {
             version: shelved.version.clone(),
         }),
         None => demands.remove_wish(&shelved.name),
-    }
-}
-
-async fn follow_certificates(
-    mut watch: ShelfWatch,
-    mut served: Served,
-    inbox: mpsc::Sender<Event>,
-    tell: oneshot::Sender<()>,
-) {
-    let mut tell = Some(tell);
-    loop {
-        let changes = served.take(watch.next().await);
-        if !changes.is_empty() {
-            let batch = Batch {
-                changes,
-                ..Batch::default()
-            };
-            if inbox.send(Event::Changed(batch)).await.is_err() {
-                return;
-            }
-        }
-        if let Some(tell) = tell.take() {
-            // Who has waited for too long does not hear of it.
-            let _ = tell.send(());
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use myriad_base::metrics::Metrics;
 use myriad_base::task;
-use myriad_pki::acme::StepTrouble;
+use myriad_pki::acme::{StepTrouble, Suffixes};
 use myriad_proxy::{Demand, NameSettings, Names};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -62,7 +62,8 @@ pub(super) fn on_demand(demand: &Demand, url: &str) -> Rc<OnDemand> {
     let config = myriad_proxy::upstream::secure::trusting().unwrap();
     let names = Names::new(NameSettings::default(), &Metrics::new());
     let with = (Client::new(config, names), DemandCounters::default());
-    let on_demand = Rc::new(OnDemand::new(demand, &settings, 300, with));
+    let counted = (300, Suffixes::default());
+    let on_demand = Rc::new(OnDemand::new(demand, &settings, counted, with));
     on_demand.ask_at(None);
     on_demand
 }

@@ -17,9 +17,10 @@ mod spent;
 mod tests;
 mod turns;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use myriad_api::order::OrderAnswer;
+use myriad_base::backoff::{Backoff, Waits, random_seed};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
 use myriad_model::{ChallengeAnswer, Key, Kind};
@@ -47,8 +49,19 @@ use crate::live::{AwaitedResource, Live};
 /// How often a Secret is read again that somebody else has just written.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// How long is waited before a Secret is removed that could not be.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The waits before a Secret is removed that could not be: one that may not be stays so for long.
+static REMOVAL_WAITS: Waits = Waits {
+    first: seconds(1, 1),
+    second: seconds(2, 4),
+    max: seconds(300, 600),
+};
+
+/// How often is looked meanwhile whether it is to be written instead.
+const REMOVAL_PAUSE: Duration = Duration::from_secs(1);
+
+const fn seconds(low: u64, high: u64) -> RangeInclusive<Duration> {
+    Duration::from_secs(low)..=Duration::from_secs(high)
+}
 
 /// The longest that connected proxies are waited for. One that hangs keeps nobody's certificate
 /// from being obtained: the authority will ask another, or say what it misses.
@@ -92,6 +105,8 @@ struct Inner {
     begun: RefCell<HashMap<Arc<str>, Option<Arc<HeldCertificate>>>>,
     /// Namespaces by whether Secrets may be written there, and when that was asked.
     rights: RefCell<HashMap<Box<str>, (bool, Instant)>>,
+    /// Whether the API server refuses that orders are removed, of which is told once.
+    is_refused: Cell<bool>,
     doubt: Notify,
 }
 
@@ -130,6 +145,7 @@ impl ClusterStore {
             known: RefCell::default(),
             begun: RefCell::default(),
             rights: RefCell::default(),
+            is_refused: Cell::new(false),
             doubt: Notify::new(),
         }))
     }
@@ -385,12 +401,16 @@ impl ClusterStore {
         let name = name_of(id);
         let slot = self.0.slots.borrow().get(id).cloned().unwrap_or_default();
         let mut version = slot.version.clone();
+        let mut backoff = Backoff::new(&REMOVAL_WAITS, random_seed());
         while let Some(known) = &version {
             if self.lead().is_err() {
                 return;
             }
             let removed = match self.0.orders.remove(&name, known).await {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.0.is_refused.set(false);
+                    break;
+                }
                 Err(CallError::Conflict) => self.reread(&name, &slot).await,
                 Err(error) => Err(error),
             };
@@ -399,12 +419,30 @@ impl ClusterStore {
                 // Whoever begins anew sees to it.
                 Err(CallError::Conflict) => return,
                 Err(error) => {
-                    tracing::debug!(secret = %id, %error, "its order is not forgotten yet");
-                    tokio::time::sleep(RETRY_INTERVAL.max(error.retry_after())).await;
+                    self.tell_removal(id, &error);
+                    let wait = backoff.fail_for(error.retry_after());
+                    if !pause(&turn, wait).await {
+                        return;
+                    }
                 }
             }
         }
         self.0.slots.borrow_mut().remove(id);
+    }
+
+    /// Tells that an order is not removed: once where that is for long, whosever orders they are.
+    fn tell_removal(&self, id: &str, error: &CallError) {
+        let is_lasting = matches!(error, CallError::Forbidden(_) | CallError::Rejected(_));
+        if is_lasting && !self.0.is_refused.replace(true) {
+            tracing::warn!(
+                secret = id,
+                %error,
+                "Secrets of orders that are over stay: let the controllers delete Secrets in \
+                 their own namespace"
+            );
+        } else {
+            tracing::debug!(secret = id, %error, "its order is not forgotten yet");
+        }
     }
 
     /// The version of the Secret of an order, where it has a text that this process has written:
@@ -438,6 +476,22 @@ impl Shown {
         while !self.0.is_served() && clock::now() < until {
             tokio::time::sleep(SERVED_PAUSE).await;
         }
+    }
+}
+
+/// Waits before an order is removed again. Whether it is to be: where another is to be written in
+/// its place, that one needs no removal.
+async fn pause(turn: &WriteTurn, wait: Duration) -> bool {
+    let until = clock::now() + wait;
+    loop {
+        if turn.is_followed() {
+            return false;
+        }
+        let left = until.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return true;
+        }
+        tokio::time::sleep(left.min(REMOVAL_PAUSE)).await;
     }
 }
 

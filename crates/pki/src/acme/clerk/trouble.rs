@@ -8,6 +8,10 @@ use crate::acme::{MINUTE, Millis, StepTrouble};
 /// How often a step is tried again whose nonce is refused, which says nothing of the step.
 const NONCE_TRIES: usize = 8;
 
+/// The first words of the error that an order was taken without what it replaces, which the
+/// authority has placed.
+const UNHEEDED: &str = "replaces field mismatch";
+
 /// An answer that says that the authority is busy or broken; a client makes it of a response, so
 /// that the time is not lost which the authority asks for.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +19,8 @@ const NONCE_TRIES: usize = 8;
 pub struct Busy {
     /// The status of the response.
     pub status: u16,
+    /// Whether the authority has failed by something that it does not say, the request maybe.
+    pub is_internal: bool,
     /// The words of the authority.
     pub words: String,
     /// How long it wants to be left alone.
@@ -25,8 +31,36 @@ pub struct Busy {
 pub(super) enum StepError {
     Acme(Error),
     Refused(String),
+    Unreplaced(String),
+    Unheeded(String),
     Lost(String),
     Local(String),
+}
+
+impl StepError {
+    /// An error of an order that says which certificate it replaces. Some authorities do not find
+    /// one of their own again, and say so as they say that they have failed, or as of an order that
+    /// is not there.
+    pub(super) fn of_replacing(error: Error) -> StepError {
+        match &error {
+            Error::Other(other) => match other.downcast_ref::<Busy>() {
+                Some(busy) if busy.is_internal => {
+                    return StepError::Unreplaced(cut(busy.words.clone()));
+                }
+                None if other.to_string().starts_with(UNHEEDED) => {
+                    return StepError::Unheeded(cut(other.to_string()));
+                }
+                _ => {}
+            },
+            Error::Api(problem)
+                if problem.status == Some(404) && kind_of(problem) != "accountDoesNotExist" =>
+            {
+                return StepError::Unreplaced(words_of(problem));
+            }
+            _ => {}
+        }
+        error.into()
+    }
 }
 
 impl From<Error> for StepError {
@@ -48,6 +82,8 @@ where
             Err(StepError::Acme(error)) if is_nonce(&error) && tries < NONCE_TRIES => {}
             Err(StepError::Acme(error)) => return Err(trouble(error)),
             Err(StepError::Refused(words)) => return Err(StepTrouble::Refused(words)),
+            Err(StepError::Unreplaced(words)) => return Err(StepTrouble::Unreplaced(words)),
+            Err(StepError::Unheeded(words)) => return Err(StepTrouble::Unheeded(words)),
             Err(StepError::Lost(words)) => return Err(StepTrouble::Lost(words)),
             Err(StepError::Local(words)) => return Err(StepTrouble::Local(words)),
         }
@@ -79,7 +115,8 @@ pub(super) fn trouble(error: Error) -> StepTrouble {
                 ("badNonce" | "serverInternal", _) | (_, 500..) => {
                     StepTrouble::Unreachable(words, 0)
                 }
-                ("accountDoesNotExist", _) | (_, 404) => StepTrouble::Lost(words),
+                ("accountDoesNotExist", _) => StepTrouble::NoAccount(words),
+                (_, 404) => StepTrouble::Lost(words),
                 _ => StepTrouble::Refused(words),
             }
         }

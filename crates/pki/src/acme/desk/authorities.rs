@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::acme::budget::Budget;
 use crate::acme::directory::{AuthorityState, Standing};
-use crate::acme::{AcmeIssuer, Millis};
+use crate::acme::{AcmeIssuer, Millis, Suffixes};
 
 /// The most authorities that are remembered for their budgets alone; those that are whole first go
 /// first.
@@ -26,6 +26,8 @@ pub(super) struct Authorities {
     open_max: usize,
     /// The whole budget of one, and that of a registered domain there.
     budgets: (Budget, Budget),
+    /// The suffixes below which names are registered.
+    pub(super) suffixes: Suffixes,
     rows: BTreeMap<Arc<str>, AuthorityState>,
     /// Authorities that something waits for, by when they can be asked.
     ready: BTreeSet<(Millis, Arc<str>)>,
@@ -41,6 +43,7 @@ impl Authorities {
             steps_max,
             open_max,
             budgets,
+            suffixes: Suffixes::default(),
             rows: BTreeMap::new(),
             ready: BTreeSet::new(),
             left: BTreeSet::new(),
@@ -63,7 +66,8 @@ impl Authorities {
         let url = known.unwrap_or_else(|| url.into());
         let (steps_max, budgets) = (self.steps_max, self.budgets);
         let row = self.rows.entry(url.clone());
-        let row = row.or_insert_with(|| AuthorityState::new(steps_max, budgets));
+        let begin = || AuthorityState::new(steps_max, budgets, self.suffixes.clone());
+        let row = row.or_insert_with(begin);
         let result = change(row);
         let standing = row.standing_now(self.open_max);
         let before = std::mem::replace(&mut row.standing, standing);

@@ -47,7 +47,7 @@ impl Entry {
             is_wanted,
             is_held,
             order.is_some_and(|order| order.stage.is_open()),
-            order.is_some_and(|order| order.failures > 0),
+            order.is_some_and(|order| order.has_failed()),
             is_held && is_ordered,
         ]
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Belongs, CertificateWish, Desk, Effect, Entry, Task, TaskStep, TroubleNotice, VISITS_MAX, Wait,
-    share_of,
+    Belongs, CertificateWish, Desk, Effect, Entry, LineName, Task, TaskStep, TroubleNotice,
+    VISITS_MAX, Wait, share_of,
 };
 use crate::acme::directory::AuthorityState;
 use crate::acme::turns::namespace_of;
@@ -26,42 +26,70 @@ impl Desk {
         effects
     }
 
-    /// Puts a certificate into the line that it belongs into, or lets it wait for a moment.
+    /// Puts a certificate into the line that it belongs into, or lets it wait for a moment. If it
+    /// waits for the same as before it keeps its place, and it leaves nothing behind in another.
     fn put_in_line(&mut self, id: &Arc<str>, now: Millis) {
         let Some(entry) = self.certificates.get(id) else {
             return;
         };
-        let (belongs, has_failed) = (self.belongs(entry, id, now), has_failed(entry));
-        let mut state = Wait::Idle;
-        if !matches!(belongs, Belongs::Nowhere | Belongs::Timer(_)) {
-            self.tickets += 1;
-            state = Wait::Queued(self.tickets);
-        }
-        let waiting = (id.clone(), self.tickets);
-        let timer = match belongs {
-            Belongs::Nowhere => None,
-            Belongs::Timer(moment) => Some(moment),
-            Belongs::Proofs => {
-                self.proofs.push(waiting, has_failed);
-                None
-            }
-            Belongs::Placing(url) => {
-                let push = |it: &mut AuthorityState| it.placing.push(waiting, has_failed, 0);
-                self.authorities.change(&url, now, push);
-                None
-            }
-            Belongs::Steps(url) => {
-                let push = |it: &mut AuthorityState| it.steps.push(waiting, has_failed);
-                self.authorities.change(&url, now, push);
-                None
-            }
+        let (line, timer) = match self.belongs(entry, id, now) {
+            Belongs::Nowhere => (None, None),
+            Belongs::Timer(moment) => (None, Some(moment)),
+            Belongs::Line(line) => (Some(line), None),
         };
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        if let Some(before) = std::mem::replace(&mut entry.timer, timer) {
+            self.timers.remove(&(before, id.clone()));
+        }
+        self.timers.extend(timer.map(|moment| (moment, id.clone())));
+        let is_there = match &entry.state {
+            Wait::Queued(_, before) => line.as_ref() == Some(before),
+            _ => false,
+        };
+        if is_there {
+            return;
+        }
+        self.leave_line(id, now);
+        if let Some(line) = line {
+            self.join_line(id, line, now);
+        }
+    }
+
+    fn join_line(&mut self, id: &Arc<str>, line: LineName, now: Millis) {
+        self.tickets += 1;
+        let (waiting, has_failed) = ((id.clone(), self.tickets), line.has_failed);
+        match &line.authority {
+            None => self.proofs.push(waiting, has_failed),
+            Some(url) => self
+                .authorities
+                .change(url, now, |it| match line.is_placing {
+                    true => it.placing.push(waiting, has_failed, 0),
+                    false => it.steps.push(waiting, has_failed),
+                }),
+        }
         if let Some(entry) = self.certificates.get_mut(id) {
-            entry.state = state;
-            if let Some(before) = std::mem::replace(&mut entry.timer, timer) {
-                self.timers.remove(&(before, id.clone()));
-            }
-            self.timers.extend(timer.map(|moment| (moment, id.clone())));
+            entry.state = Wait::Queued(self.tickets, line);
+        }
+    }
+
+    fn leave_line(&mut self, id: &Arc<str>, now: Millis) {
+        let Some(entry) = self.certificates.get_mut(id) else {
+            return;
+        };
+        let Wait::Queued(ticket, line) = std::mem::take(&mut entry.state) else {
+            return;
+        };
+        let has_failed = line.has_failed;
+        match &line.authority {
+            None => self.proofs.remove(id, ticket, has_failed),
+            Some(url) => self
+                .authorities
+                .change(url, now, |it| match line.is_placing {
+                    true => it.placing.remove(id, ticket, has_failed),
+                    false => it.steps.remove(id, ticket, has_failed),
+                }),
         }
     }
 
@@ -95,7 +123,7 @@ impl Desk {
             return;
         }
         if let Some(url) = entry.counted.take() {
-            let release = |it: &mut AuthorityState| it.open = it.open.saturating_sub(1);
+            let release = |it: &mut AuthorityState| it.open.remove(id);
             self.authorities.change(&url, now, release);
         }
     }
@@ -128,6 +156,7 @@ impl Desk {
             stage: OrderStage::Proving,
             replaces: replaced.and_then(|held| held.ari.clone()),
             failures: 0,
+            refusals: 0,
             tried: 0,
             not_before: Millis::MIN,
             placed_at: 0,
@@ -143,7 +172,7 @@ impl Desk {
         if entry.order.as_deref().is_some_and(Order::is_to_clean) {
             return match entry.sweep_at > now {
                 true => Belongs::Timer(entry.sweep_at),
-                false => Belongs::Proofs,
+                false => Belongs::Line(LineName::of_names(entry)),
             };
         }
         let issuer = entry.wish.as_ref().map(|wish| &wish.issuer);
@@ -156,9 +185,13 @@ impl Desk {
             }
             return match &order.stage {
                 // The names are asked, and no authority.
-                OrderStage::Proving | OrderStage::Answering(_) => Belongs::Proofs,
-                OrderStage::Placing => Belongs::Placing(order.directory.clone()),
-                _ => Belongs::Steps(order.directory.clone()),
+                OrderStage::Proving | OrderStage::Answering(_) => {
+                    Belongs::Line(LineName::of_names(entry))
+                }
+                stage => {
+                    let is_placing = *stage == OrderStage::Placing;
+                    Belongs::Line(LineName::at(&order.directory, is_placing, entry))
+                }
             };
         }
         let Some(held) = &entry.held else {
@@ -167,13 +200,13 @@ impl Desk {
         let renew_at = renewal::moment(held, entry.window.as_ref(), share_of(id));
         match window_directory(held, issuer) {
             None => Belongs::Timer(renew_at),
-            Some(url) if entry.look_at <= now => Belongs::Steps(url),
+            Some(url) if entry.look_at <= now => Belongs::Line(LineName::at(&url, false, entry)),
             Some(_) => Belongs::Timer(renew_at.min(entry.look_at)),
         }
     }
 
     /// The next step that there is a place for, among as many that wait as one turn may look at:
-    /// some cannot have theirs yet, or do not wait there any more.
+    /// some cannot have theirs yet.
     pub(super) fn pop(&mut self, now: Millis, effects: &mut Vec<Effect>) -> Option<Task> {
         for _ in 0..VISITS_MAX {
             let Some((id, ticket)) = self.proofs.pop() else {
@@ -201,12 +234,13 @@ impl Desk {
             if is_placing && self.place(&id, now, effects) {
                 self.authorities.change(&url, now, |it| {
                     it.steps.take(&id, has_failed);
-                    it.open += 1;
+                    it.open.add(&id);
                 });
                 if let Some(entry) = self.certificates.get_mut(&id) {
                     entry.counted = Some(url);
                 }
-                return self.task(&id, TaskStep::Place);
+                let task = self.task(&id, TaskStep::Place);
+                return task.map(|task| self.permit(task, now));
             }
             if !is_placing && let Some(task) = self.step(&id, &url) {
                 let take = |it: &mut AuthorityState| it.steps.take(&id, has_failed);
@@ -217,12 +251,17 @@ impl Desk {
         None
     }
 
-    /// Whether a certificate still waits with this number, and whether it failed before.
-    fn has_turn(&self, id: &str, ticket: u64) -> Option<bool> {
+    /// Whether a certificate goes on that came out of its line with this number, and whether it
+    /// failed before.
+    fn has_turn(&mut self, id: &str, ticket: u64) -> Option<bool> {
+        let entry = self.certificates.get_mut(id)?;
+        if !matches!(entry.state, Wait::Queued(own, _) if own == ticket) {
+            return None;
+        }
+        entry.state = Wait::Idle;
         let entry = self.certificates.get(id)?;
-        let is_its = entry.state == Wait::Queued(ticket);
         // One whose issuer has just gone is looked at soon, like all of that issuer.
-        (is_its && self.can_go_on(entry)).then(|| has_failed(entry))
+        self.can_go_on(entry).then(|| has_failed(entry))
     }
 
     /// Whether there is an issuer to go on by, or nothing to do but to remove records.
@@ -331,8 +370,40 @@ impl Desk {
             order,
             keep,
             is_renewal: entry.held.is_some(),
+            may_be_new: false,
             has_failed,
         })
+    }
+
+    /// The placing of an order, with whether it may be one of a new certificate. Of those that are
+    /// under way together each may, so that a domain has as many more as there are places at most.
+    fn permit(&self, task: Task, now: Millis) -> Task {
+        let may_be_new = task.order.as_deref().is_some_and(|order| {
+            let authority = self.authorities.get(&order.directory);
+            let namespace = namespace_of(&task.id);
+            authority.is_some_and(|it| it.domains.admits(&order.names, namespace, now))
+        });
+        Task { may_be_new, ..task }
+    }
+}
+
+impl LineName {
+    /// The line of certificates whose names are asked, for one of them.
+    fn of_names(entry: &Entry) -> LineName {
+        LineName {
+            authority: None,
+            is_placing: false,
+            has_failed: has_failed(entry),
+        }
+    }
+
+    /// That of those that wait for an authority, to be placed or for another step.
+    fn at(directory: &str, is_placing: bool, entry: &Entry) -> LineName {
+        LineName {
+            authority: Some(directory.into()),
+            is_placing,
+            has_failed: has_failed(entry),
+        }
     }
 }
 
@@ -356,7 +427,7 @@ impl Entry {
 
 /// Whether the last tries of a certificate failed. Looks at windows give way like those.
 fn has_failed(entry: &Entry) -> bool {
-    entry.order.as_ref().is_none_or(|order| order.failures > 0)
+    entry.order.as_ref().is_none_or(|order| order.has_failed())
 }
 
 /// The directory that is asked when a certificate is to be renewed, where it can be.

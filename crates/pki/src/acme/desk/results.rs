@@ -7,9 +7,12 @@ use std::time::Duration;
 use myriad_base::backoff::Waits;
 
 use super::{Desk, Effect, StepOutcome, StepTrouble, Task, TaskStep, TroubleNotice, Wait, millis};
+use crate::acme::directory::AuthorityState;
 use crate::acme::order::PlacedOrder;
+use crate::acme::turns::namespace_of;
 use crate::acme::{
     Challenge, ChallengeKind, DAY, DnsRecord, HOUR, HeldCertificate, Millis, Order, OrderStage,
+    SpentBudget,
 };
 
 const fn seconds(low: u64, high: u64) -> RangeInclusive<Duration> {
@@ -49,8 +52,8 @@ const TROUBLES_MAX: u32 = 4;
 /// How long an order may take before it is begun anew.
 const ORDER_LIFE: Millis = 6 * HOUR;
 
-/// How many failures an order may have that is placed again soon, since the authority may have
-/// looked at it while nobody answered: with one more they are fewer than authorities bear.
+/// How often an order may have been refused that is placed again soon, since the authority may have
+/// looked at it while nobody answered: with one more it is fewer times than authorities bear.
 const MISSED_MAX: u32 = 3;
 
 /// The longest time that an authority asks for is waited.
@@ -103,17 +106,40 @@ impl Desk {
         let random = self.random();
         self.authorities.change(&url, now, |authority| {
             authority.steps.give_back(&task.id, task.has_failed);
-            match result {
-                // One trouble of many steps at a time is one.
-                Err(StepTrouble::Unreachable(_, again)) if authority.not_before <= now => {
-                    let again = Duration::from_millis((*again).clamp(0, AGAIN_MAX).unsigned_abs());
-                    let wait = AUTHORITY_WAITS.after(authority.troubles, again, random);
-                    authority.troubles = authority.troubles.saturating_add(1);
-                    authority.not_before = now.saturating_add(millis(wait));
+            let again = match result {
+                Ok(_) => {
+                    authority.troubles = 0;
+                    None
                 }
-                Ok(_) => authority.troubles = 0,
-                _ => {}
+                Err(trouble) => trouble.of_authority(&task.step),
+            };
+            // One trouble of many steps at a time is one.
+            if let Some(again) = again.filter(|_| authority.not_before <= now) {
+                let again = Duration::from_millis(again.clamp(0, AGAIN_MAX).unsigned_abs());
+                let wait = AUTHORITY_WAITS.after(authority.troubles, again, random);
+                authority.troubles = authority.troubles.saturating_add(1);
+                authority.not_before = now.saturating_add(millis(wait));
             }
+        });
+    }
+
+    /// Counts an order as one of a new certificate that was placed so after all.
+    fn count_new(&mut self, id: &Arc<str>, now: Millis) {
+        let entry = self.certificates.get_mut(id);
+        let Some(order) = entry.and_then(|it| it.order.as_mut()) else {
+            return;
+        };
+        order.replaces = None;
+        let (names, namespace) = (&order.names, namespace_of(id));
+        let count = |it: &mut AuthorityState| it.count(names, namespace, now);
+        let spent = self.authorities.change(&order.directory, now, count);
+        let issuer = self.issuers.get(&order.issuer);
+        let is_kept = issuer.is_some_and(|issuer| !issuer.is_tenants);
+        order.spent = is_kept.then(|| {
+            Arc::new(SpentBudget {
+                directory: order.directory.clone(),
+                ..spent
+            })
         });
     }
 
@@ -127,6 +153,13 @@ impl Desk {
         if let StepOutcome::Cleaned = outcome {
             return self.let_go(id, effects);
         }
+        let outcome = match outcome {
+            StepOutcome::PlacedNew(url, challenges) => {
+                self.count_new(id, now);
+                StepOutcome::Placed(url, challenges)
+            }
+            outcome => outcome,
+        };
         let look_max = self.bounds.look_max;
         let Some(entry) = self.certificates.get_mut(id) else {
             return;
@@ -247,13 +280,15 @@ impl Desk {
             StepTrouble::Unproven(..) if entry.is_found && task.step == TaskStep::Answer => {
                 order.put_off(0, random, now);
             }
-            StepTrouble::Unproven(..) | StepTrouble::Lost(_) => {
+            // One that replaces another stays so: as a new one it may have to wait for days.
+            StepTrouble::Unproven(..)
+            | StepTrouble::Lost(_)
+            | StepTrouble::NoAccount(_)
+            | StepTrouble::Unreplaced(_) => {
                 let wait = PROOF_WAITS.after(order.failures, Duration::ZERO, random);
                 order.fail(wait, now);
             }
-            StepTrouble::Refused(_) if is_missed => {
-                order.fail(PROOF_WAITS.after(0, Duration::ZERO, random), now);
-            }
+            StepTrouble::Refused(_) if is_missed => order.miss(random, now),
             StepTrouble::Refused(_) => order.refuse(0, count, random, now),
             StepTrouble::Limited(_, again) => order.refuse(again, count, random, now),
             // Unlike for other steps, no authority is left alone for it.
@@ -262,6 +297,7 @@ impl Desk {
             {
                 order.put_off(again, random, now);
             }
+            StepTrouble::Unheeded(_) => order.replaces = None,
             StepTrouble::Unreachable(..) => {
                 if order.is_movable() && (task.step == TaskStep::Place || is_lasting && count > 1) {
                     order.stage = OrderStage::Placing;
@@ -289,7 +325,12 @@ impl Desk {
         // Neither was the authority asked where somebody else's Secret stands in the way.
         let is_unheard = matches!(
             trouble,
-            StepTrouble::Unreachable(..) | StepTrouble::Local(_) | StepTrouble::Unproven(..)
+            StepTrouble::Unreachable(..)
+                | StepTrouble::Unreplaced(_)
+                | StepTrouble::Lost(_)
+                | StepTrouble::NoAccount(_)
+                | StepTrouble::Local(_)
+                | StepTrouble::Unproven(..)
         );
         if let (true, TaskStep::Place, Some(order)) = (is_unheard, &task.step, &task.order) {
             self.give_back_placing(order, now);
@@ -364,12 +405,23 @@ impl Order {
     pub(super) fn leave(&mut self) {
         self.stage = OrderStage::Leaving;
         self.replaces = None;
-        (self.failures, self.tried) = (0, 0);
+        (self.failures, self.refusals, self.tried) = (0, 0, 0);
+    }
+
+    /// Begins anew after a wait, since nobody answered as was to be.
+    fn fail(&mut self, wait: Duration, now: Millis) {
+        self.failures = self.failures.saturating_add(1);
+        self.begin_anew(wait, now);
+    }
+
+    /// Begins anew soon, since it was refused while nobody may have answered.
+    fn miss(&mut self, random: u32, now: Millis) {
+        self.refusals = self.refusals.saturating_add(1);
+        self.begin_anew(PROOF_WAITS.after(0, Duration::ZERO, random), now);
     }
 
     /// Begins anew after a wait.
-    fn fail(&mut self, wait: Duration, now: Millis) {
-        self.failures = self.failures.saturating_add(1);
+    fn begin_anew(&mut self, wait: Duration, now: Millis) {
         self.not_before = now.saturating_add(millis(wait));
         self.stage = OrderStage::Proving;
     }
@@ -378,12 +430,14 @@ impl Order {
     fn refuse(&mut self, again: Millis, count: usize, random: u32, now: Millis) {
         self.replaces = None;
         self.tried = self.tried.saturating_add(1);
+        let before = self.refusals;
+        self.refusals = before.saturating_add(1);
         if usize::try_from(self.tried).is_ok_and(|tried| tried < count) {
-            return self.fail(Duration::ZERO, now);
+            return self.begin_anew(Duration::ZERO, now);
         }
         self.tried = 0;
         let again = Duration::from_millis(again.clamp(0, AGAIN_MAX).unsigned_abs());
-        self.fail(REFUSAL_WAITS.after(self.failures, again, random), now);
+        self.begin_anew(REFUSAL_WAITS.after(before, again, random), now);
     }
 
     /// Waits since something cannot be reached that is asked before the authority is. One that is
@@ -400,7 +454,7 @@ impl Order {
 
     /// Whether a refusal may say no more than that nobody answered for a moment.
     fn may_be_missed(&self) -> bool {
-        self.stage.placed().is_some() && self.failures < MISSED_MAX
+        self.stage.placed().is_some() && self.refusals < MISSED_MAX
     }
 
     /// Whether nothing is lost where another authority has it.
@@ -429,6 +483,17 @@ fn answered(found: &[DnsRecord], challenges: &[Challenge]) -> Vec<DnsRecord> {
 }
 
 impl StepTrouble {
+    /// How long the authority wants to be left alone, where it is left alone for it at all.
+    fn of_authority(&self, step: &TaskStep) -> Option<Millis> {
+        match self {
+            StepTrouble::Unreachable(_, again) => Some(*again),
+            StepTrouble::Unreplaced(_) => Some(0),
+            // Its directory leads elsewhere by now, or its account is to be made anew: for all.
+            StepTrouble::Lost(_) | StepTrouble::NoAccount(_) if *step == TaskStep::Place => Some(0),
+            _ => None,
+        }
+    }
+
     fn notice(&self, directory: &str) -> TroubleNotice {
         let (message, remedy) = match self {
             StepTrouble::Unproven(words, remedy) => {
@@ -450,9 +515,25 @@ impl StepTrouble {
                 "see whether the directory can be reached from here, and that --acme-ca has its \
                  root where that is not public",
             ),
+            StepTrouble::Unreplaced(words) => (
+                format!(
+                    "waits, since {directory} fails by what it replaces, and it may be no new one \
+                     now: a domain has had as many as it may have in a week: {words}"
+                ),
+                "wait, or raise --acme-orders-per-domain where the authority allows more",
+            ),
+            StepTrouble::Unheeded(words) => (
+                format!("is ordered as a new one, since {directory} does not replace it: {words}"),
+                "nothing is to be done; it is so with each renewal there",
+            ),
             StepTrouble::Lost(words) => (
                 format!("is ordered anew, since {directory} does not know the order: {words}"),
                 "nothing is to be done, unless it happens again",
+            ),
+            StepTrouble::NoAccount(words) => (
+                format!("is ordered anew, since {directory} does not know the account: {words}"),
+                "nothing is to be done, unless it happens again; where the account is bound to one \
+                 elsewhere, its authority may want another key of that",
             ),
             StepTrouble::Local(words) => (
                 format!("waits, since it cannot be kept: {words}"),

@@ -2,6 +2,7 @@
 
 mod faults;
 mod many;
+mod replacing;
 mod shares;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,8 @@ struct Sim {
     behaviour: fn(&Sim, &Task) -> Option<StepTrouble>,
     latency: fn(&Task) -> Millis,
     window: Option<RenewalWindow>,
+    /// Whether authorities do not find the certificates again that are to be replaced.
+    is_forgetful: bool,
     issuer: AcmeIssuer,
     bounds: Bounds,
     most_running: usize,
@@ -105,6 +108,7 @@ impl Sim {
             behaviour: |_, _| None,
             latency: |_| 20,
             window: None,
+            is_forgetful: false,
             issuer: issuer(&[FIRST]),
             bounds,
             most_running: 0,
@@ -204,7 +208,7 @@ impl Sim {
         self.most_running = self.most_running.max(self.running.len());
         let bounds = self.bounds;
         assert!(self.running.len() <= bounds.proofs_max + 2 * bounds.steps_max);
-        let open = self.desk.authorities.values().map(|it| it.open);
+        let open = self.desk.authorities.values().map(|it| it.open.count());
         assert!(open.max().unwrap_or(0) <= bounds.open_max);
     }
 
@@ -264,7 +268,7 @@ impl Sim {
         let order = task.order.as_deref();
         Ok(match &task.step {
             TaskStep::Prove => self.prove(order.unwrap()),
-            TaskStep::Place => self.place(&task.id, order.unwrap()),
+            TaskStep::Place => return self.place_or_anew(task, order.unwrap()),
             TaskStep::Answer => self.answer(&task.id, order.unwrap()),
             TaskStep::Clean => self.clean(order.unwrap()),
             TaskStep::Accept => {
@@ -307,6 +311,20 @@ impl Sim {
             value: None,
         });
         StepOutcome::Proven(records.collect())
+    }
+
+    /// Takes an order in, as a new one where it has to and may be one.
+    fn place_or_anew(&mut self, task: &Task, order: &Order) -> Result<StepOutcome, StepTrouble> {
+        let is_found = order.replaces.is_none() || !self.is_forgetful;
+        if !is_found && !task.may_be_new {
+            return Err(StepTrouble::Unreplaced("could not find it".to_owned()));
+        }
+        match self.place(&task.id, order) {
+            StepOutcome::Placed(url, challenges) if !is_found => {
+                Ok(StepOutcome::PlacedNew(url, challenges))
+            }
+            placed => Ok(placed),
+        }
     }
 
     /// Takes an order in, and asks a challenge of it.
@@ -490,7 +508,7 @@ fn crashes_at_any_moment_lose_none_of_many() {
             "seed {seed}"
         );
         assert!(sim.kept.is_empty(), "seed {seed}");
-        let open = sim.desk.authorities.values().map(|it| it.open);
+        let open = sim.desk.authorities.values().map(|it| it.open.count());
         assert_eq!(open.sum::<usize>(), 0, "seed {seed}");
     }
 }
@@ -813,7 +831,7 @@ fn whatever_step_it_dies_at_no_record_of_dns_stays() {
             assert_eq!(sim.finalised()["shop/a.example"], 1, "died at {at}");
             assert!(sim.zone.is_empty(), "died at {at}: {:?}", sim.zone);
             assert!(sim.kept.is_empty(), "died at {at}");
-            let open = sim.desk.authorities.values().map(|it| it.open);
+            let open = sim.desk.authorities.values().map(|it| it.open.count());
             assert_eq!(open.sum::<usize>(), 0, "died at {at}");
         }
     }

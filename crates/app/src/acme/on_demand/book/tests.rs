@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use myriad_pki::acme::Millis;
+use myriad_pki::acme::{Millis, Suffixes};
 
 use super::{
     ALLOWED_FOR, ANSWERS_MAX, ASKING_MAX, AskAnswer, DemandBook, FAILED_FOR, NameVerdict,
@@ -15,7 +15,25 @@ const DAY: Millis = 24 * HOUR;
 fn book(change: impl FnOnce(&mut OnDemandSettings)) -> DemandBook {
     let mut settings = OnDemandSettings::default();
     change(&mut settings);
-    DemandBook::new(&settings, 300)
+    DemandBook::new(&settings, (300, Suffixes::default()))
+}
+
+#[test]
+fn customers_of_a_platform_that_is_a_suffix_keep_no_name_of_each_other_back() {
+    let settings = OnDemandSettings {
+        per_domain: 1,
+        ..OnDemandSettings::default()
+    };
+    let suffixes = Suffixes::parse("app.example").unwrap();
+    let mut book = DemandBook::new(&settings, (300, suffixes));
+    for (text, is_wanted) in [
+        ("a.one.app.example", true),
+        ("b.one.app.example", false),
+        ("two.app.example", true),
+    ] {
+        let verdict = ask(&mut book, text, AskAnswer::Yes, 0);
+        assert_eq!(verdict == NameVerdict::Want, is_wanted, "{text}");
+    }
 }
 
 fn name(text: &str) -> Arc<str> {

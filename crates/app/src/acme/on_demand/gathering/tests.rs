@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use myriad_base::clock;
 use myriad_base::metrics::Metrics;
 use myriad_base::task;
-use myriad_pki::acme::OrderStage;
+use myriad_pki::acme::{OrderStage, Suffixes};
 use myriad_proxy::Demanded;
 use myriad_source::kubernetes::{Client, ShelfNews, Shelved, Texts};
 use myriad_sync::{DemandedHost, Obtain as _};
@@ -22,7 +22,9 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 
 use super::super::tests::{endpoint, on_demand};
-use super::{Gathering, HOST, PENDING_MAX, Served, carry, take_wish};
+use super::{
+    CarriedWishes, Gathering, HOST, PENDING_MAX, Served, Wished, carry, source_of, take_wish,
+};
 use crate::acme::on_demand::Demands;
 use crate::acme::store::{KeptOnDemand, today};
 use crate::acme::testing;
@@ -111,6 +113,9 @@ impl Secrets {
                 }
                 (200, self.put(name, secret))
             }
+            ("DELETE", Some(secret)) if is_other(&secret, body) => {
+                (409, json!({"kind": "Status", "code": 409}))
+            }
             ("DELETE", Some(secret)) => {
                 self.all.remove(name);
                 (200, secret)
@@ -127,6 +132,11 @@ impl Secrets {
         self.all.insert(name.to_owned(), secret.clone());
         secret
     }
+}
+
+/// Whether a Secret is another one than whoever removes it has read.
+fn is_other(secret: &Value, body: &Value) -> bool {
+    body["preconditions"]["resourceVersion"] != secret["metadata"]["resourceVersion"]
 }
 
 /// A replica that asks an endpoint.
@@ -280,7 +290,9 @@ async fn for_the_leader_a_wish_is_one_who_waits_and_its_answer_removes_it() {
         let demands = Demands::new(&Metrics::new());
         let leads = Rc::new(Cell::new(true));
         let asked = leads.clone();
-        let carried = carry(demands.clone(), (&client, HOME), move || asked.get(), 14);
+        let counted = (14, Suffixes::default());
+        let leading = move || asked.get();
+        let carried = carry(demands.clone(), (&client, HOME), leading, counted);
         let story = async {
             demands.wished().open();
             for host in ["a.example", "b.example", "not-a-host", "c.example"] {
@@ -322,6 +334,82 @@ async fn for_the_leader_a_wish_is_one_who_waits_and_its_answer_removes_it() {
         }
     };
     LocalSet::new().run_until(work).await;
+}
+
+#[tokio::test]
+async fn a_wish_that_is_made_again_before_the_first_is_at_an_end_is_carried_at_once() {
+    let api = Api::default();
+    let work = async {
+        let client = api.start().await;
+        let demands = Demands::new(&Metrics::new());
+        let counted = (14, Suffixes::default());
+        let carried = carry(demands.clone(), (&client, HOME), || true, counted);
+        let story = async {
+            demands.wished().open();
+            let make = || {
+                let secret = json!({"data": {HOST: STANDARD.encode("a.example")}});
+                api.0.lock().unwrap().put("wish.a.example", secret);
+                take_wish(api.news("wish.a.example"), &demands);
+            };
+            make();
+            let Demanded::Wanted(host) = within(demands.wished().next()).await else {
+                panic!("nothing is used")
+            };
+            // Nobody hears of a change after this one, which is seen before the first is at an end.
+            make();
+            tokio::task::yield_now().await;
+            assert_eq!(api.writes(), Vec::<String>::new());
+            demands.wished().refuse(&host, Duration::from_secs(30));
+            api.awaits("wish.a.example", false).await;
+            assert_eq!(api.writes(), ["DELETE wish.a.example"; 2]);
+        };
+        tokio::select! {
+            // Whatever has changed when the story goes on is seen first.
+            biased;
+            () = carried => panic!("it has ended"),
+            () = story => {}
+        }
+    };
+    LocalSet::new().run_until(work).await;
+}
+
+#[test]
+fn wishes_are_of_sources_by_the_registered_domains_that_the_list_tells() {
+    let hosts = ["x.a.app.example", "y.a.app.example", "x.b.app.example"];
+    let sources = |suffixes: Suffixes| hosts.map(|host| source_of(host, &suffixes));
+    let [x, y, other] = sources(Suffixes::parse("app.example").unwrap());
+    assert!(x == y && x != other, "customers are strangers");
+    let [x, y, other] = sources(Suffixes::default());
+    assert!(x == y && x == other);
+}
+
+#[test]
+fn a_wish_is_carried_once_for_each_time_that_it_is_made() {
+    let carried = CarriedWishes::default();
+    let wish = |host: &str, version: &str| Wished {
+        name: format!("wish.{host}").into(),
+        version: version.into(),
+        host: host.into(),
+    };
+    let [a, b, again] = [wish("a", "1"), wish("b", "2"), wish("a", "3")];
+    let both = vec![a, b.clone()];
+    assert_eq!(carried.take(both.clone()), both);
+    assert!(carried.take(both.clone()).is_empty());
+    // One that is at an end is not carried again until another one is there.
+    carried.end("a");
+    assert!(carried.take(both).is_empty());
+    let next = vec![again, b.clone()];
+    assert_eq!(carried.take(next.clone()), next[..1]);
+    // One that is made again is, once the one before is at an end.
+    let more = vec![wish("a", "4"), b];
+    assert!(carried.take(more.clone()).is_empty());
+    carried.forget("a");
+    assert_eq!(carried.take(more.clone()), more[..1]);
+    // Nothing is remembered of those that are gone.
+    carried.end("a");
+    carried.end("b");
+    assert!(carried.take(Vec::new()).is_empty());
+    assert!(carried.wishes.borrow().is_empty());
 }
 
 #[tokio::test]

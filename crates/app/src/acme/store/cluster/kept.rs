@@ -7,7 +7,7 @@ use myriad_api::{Meta, Object, ObjectKey, ObjectKind};
 use myriad_pki::acme::{Order, OrderStage, OrderTextError};
 use myriad_source::kubernetes::Texts;
 
-use crate::acme::token::{answers, token};
+use crate::acme::token::{answers, placed_nonce, token};
 
 /// The label of Secrets in which anything is kept.
 const LABEL: &str = "myriad.dev/acme";
@@ -66,20 +66,22 @@ impl KeptOrder {
         ])
     }
 
-    /// The answers that proxies give: those to open challenges, and the token for each name that
+    /// The answers that proxies give: those to open challenges, and the tokens for each name that
     /// may be asked over HTTP. Once the authority has seen them, there are none.
     pub(super) fn answers(&self) -> Vec<OrderAnswer> {
-        let mut given = match &self.order.stage {
-            OrderStage::Proving | OrderStage::Placing => Vec::new(),
-            stage => match stage.placed() {
-                Some(placed) => answers(placed),
-                None => return Vec::new(),
-            },
-        };
+        let placed = self.order.stage.placed();
+        let is_open = matches!(self.order.stage, OrderStage::Proving | OrderStage::Placing);
+        if placed.is_none() && !is_open {
+            return Vec::new();
+        }
+        let mut given = placed.map(answers).unwrap_or_default();
         if !self.nonce.is_empty() {
-            let names = self.order.names.iter();
-            let hosts = names.filter(|name| !name.starts_with("*."));
-            given.extend(hosts.map(|name| token(name, &self.nonce)));
+            let of_order = placed.map(|placed| placed_nonce(&self.nonce, placed));
+            for nonce in [Some(&self.nonce), of_order.as_ref()].into_iter().flatten() {
+                let names = self.order.names.iter();
+                let hosts = names.filter(|name| !name.starts_with("*."));
+                given.extend(hosts.map(|name| token(name, nonce)));
+            }
         }
         given
     }
@@ -99,5 +101,47 @@ impl KeptOrder {
     /// The key of that object.
     pub(in crate::acme) fn key(&self) -> ObjectKey {
         ObjectKey::from_id(ObjectKind::Order, self.order.id.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_pki::acme::{Challenge, OrderStage, PlacedOrder};
+
+    use super::{KeptOrder, answers};
+    use crate::acme::testing;
+    use crate::acme::token::{placed_nonce, token};
+
+    #[test]
+    fn the_token_of_a_placed_order_is_given_with_its_answers_alone() {
+        let kept = |stage| KeptOrder {
+            order: testing::order("shop/web", stage),
+            nonce: "nonce".into(),
+        };
+        let proving = kept(OrderStage::Proving);
+        let name = proving.order.names[0].clone();
+        assert_eq!(proving.answers(), [token(&name, "nonce")]);
+
+        let placed = PlacedOrder {
+            url: "https://ca.example/order/1".into(),
+            challenges: vec![Challenge {
+                name: name.clone(),
+                kind: "http-01".into(),
+                token: "token".into(),
+                answer: "token.key".into(),
+            }],
+        };
+        let of_order = token(&name, &placed_nonce("nonce", &placed));
+        assert!(!proving.answers().contains(&of_order));
+        let answering = kept(OrderStage::Answering(placed.clone())).answers();
+        assert!(answering.contains(&of_order) && answering.contains(&token(&name, "nonce")));
+        assert!(answers(&placed).iter().all(|it| answering.contains(it)));
+        // Another order of the same names has another one.
+        let mut other = placed.clone();
+        other.url = "https://ca.example/order/2".into();
+        assert_ne!(
+            placed_nonce("nonce", &other),
+            placed_nonce("nonce", &placed)
+        );
     }
 }

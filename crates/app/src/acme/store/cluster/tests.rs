@@ -198,6 +198,42 @@ async fn what_is_written_without_waiting_is_written_in_the_order_in_which_it_was
 }
 
 #[tokio::test]
+async fn an_order_that_may_not_be_removed_holds_up_no_other_and_is_told_of_once() {
+    let api = Api::default();
+    let leader = Leader::new(&api).await;
+    api.lock().keeps_all = true;
+    let removals = || {
+        let state = api.lock();
+        let removals = state.writes.iter().filter(|it| it.starts_with("DELETE"));
+        removals.count()
+    };
+    let run = LocalSet::new();
+    run.run_until(async {
+        leader.store.keep_order(&finalising(1)).await.unwrap();
+        leader.store.drop_soon(&"shop/web".into());
+        while removals() == 0 || !leader.store.0.is_refused.get() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The next one of the certificate is written over it.
+        let next = order(OrderStage::Placing);
+        let kept = leader.store.keep_order(&next);
+        let kept = tokio::time::timeout(Duration::from_secs(20), kept).await;
+        kept.expect("it does not wait for the removal").unwrap();
+        assert_eq!((api.count(), removals()), (1, 1));
+        assert_eq!(leader.store.orders().await.unwrap(), [next]);
+        // Once it may be removed, it is.
+        api.lock().keeps_all = false;
+        leader.store.drop_soon(&"shop/web".into());
+        settles(&api, 0).await;
+        while leader.store.0.is_refused.get() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    assert!(!leader.is_in_doubt().await);
+}
+
+#[tokio::test]
 async fn names_that_are_proven_again_and_again_are_written_once() {
     let api = Api::default();
     let leader = Leader::new(&api).await;

@@ -51,6 +51,14 @@ impl Turns {
 }
 
 impl WriteTurn {
+    /// Whether somebody waits behind it.
+    pub(super) fn is_followed(&self) -> bool {
+        let lasts = self.turns.0.borrow();
+        lasts
+            .get(&self.id)
+            .is_some_and(|last| last.number != self.number)
+    }
+
     /// Waits until it comes.
     pub(super) async fn come(&mut self) {
         if let Some(before) = self.before.take() {
@@ -84,7 +92,9 @@ mod tests {
         let turns = Turns::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let mut first = turns.take(&a);
+        assert!(!first.is_followed());
         let mut second = turns.take(&a);
+        assert!(first.is_followed() && !second.is_followed());
         let mut third = turns.take(&a);
         let mut other = turns.take(&b);
         first.come().await;

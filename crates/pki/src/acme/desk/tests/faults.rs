@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{FIRST, SECOND_CA, START, Sim, issuer, wide, wish};
-use crate::acme::desk::{Bounds, CertificateWish, StepTrouble, TaskStep};
+use crate::acme::desk::{Bounds, CertificateWish, StepTrouble, Task, TaskStep};
 use crate::acme::{DAY, HOUR, MINUTE, Millis, Order, SECOND};
 
 impl Sim {
@@ -199,4 +199,90 @@ fn what_could_not_be_kept_is_kept_before_the_next_try() {
     sim.kept.clear();
     sim.run_for(MINUTE);
     assert_eq!(sim.kept.len(), 1);
+}
+
+#[test]
+fn names_that_did_not_answer_make_no_wait_longer_of_an_order_that_is_refused() {
+    let mut sim = Sim::new(Bounds::default(), 29);
+    sim.behaviour = |sim, task| match task.step {
+        TaskStep::Prove => (sim.now < START + HOUR).then(super::unproven),
+        TaskStep::Look => Some(StepTrouble::Refused("CAA forbids it (caa)".to_owned())),
+        _ => None,
+    };
+    sim.want("a.example");
+    sim.run_for(HOUR);
+    assert!(sim.proofs["shop/a.example"].len() >= 8);
+    assert!(sim.placings.is_empty());
+    // It is proven at last, and refused for the first time, the second and the third.
+    sim.run_for(HOUR);
+    let placed = sim.placings.len();
+    assert!((3..=4).contains(&placed), "{placed}");
+}
+
+#[test]
+fn orders_that_were_refused_make_no_wait_longer_of_names_that_do_not_answer() {
+    let mut sim = Sim::new(Bounds::default(), 30);
+    sim.behaviour = |sim, task| match task.step {
+        TaskStep::Prove => (sim.now >= START + HOUR).then(super::unproven),
+        TaskStep::Look => Some(StepTrouble::Refused("CAA forbids it (caa)".to_owned())),
+        _ => None,
+    };
+    sim.want("a.example");
+    sim.run_for(HOUR);
+    let placed = sim.placings.len();
+    assert!((3..=4).contains(&placed), "{placed}");
+    sim.run_for(2 * HOUR);
+    let tries = sim.proofs["shop/a.example"].iter();
+    let missed: Vec<Millis> = tries.filter(|at| **at >= START + HOUR).copied().collect();
+    let soon = missed.iter().filter(|at| **at < missed[0] + MINUTE);
+    assert!(soon.count() >= 3, "{missed:?}");
+    assert_eq!(sim.placings.len(), placed);
+}
+
+#[test]
+fn a_start_makes_no_wait_shorter_of_an_order_that_was_refused_before() {
+    let mut sim = Sim::new(Bounds::default(), 31);
+    sim.behaviour = |_, task| {
+        let refused = StepTrouble::Refused("CAA forbids it (caa)".to_owned());
+        (task.step == TaskStep::Look).then_some(refused)
+    };
+    sim.want("a.example");
+    while sim.placings.len() < 3 {
+        sim.step();
+    }
+    sim.run_for(SECOND);
+    let order = Order::from_text(&sim.kept["shop/a.example"]).unwrap();
+    assert_eq!((order.failures, order.refusals), (0, 3));
+    // The process dies shortly before the next try.
+    sim.run_for(order.not_before - sim.now - MINUTE);
+    sim.boot();
+    sim.run_for(2 * MINUTE);
+    let order = Order::from_text(&sim.kept["shop/a.example"]).unwrap();
+    assert_eq!((sim.placings.len(), order.refusals), (4, 4));
+    assert!(order.not_before - sim.now > HOUR - 5 * MINUTE);
+}
+
+/// The first order is gone once it is looked at, or the account with it.
+fn without_order(sim: &Sim, task: &Task) -> Option<StepTrouble> {
+    let is_first = sim.orders.len() == 1 && task.step == TaskStep::Look;
+    is_first.then(|| StepTrouble::Lost("gone".to_owned()))
+}
+
+fn without_account(sim: &Sim, task: &Task) -> Option<StepTrouble> {
+    let is_first = sim.orders.len() == 1 && task.step == TaskStep::Look;
+    is_first.then(|| StepTrouble::NoAccount("gone".to_owned()))
+}
+
+#[test]
+fn an_order_that_is_not_known_any_more_is_placed_again_soon_with_its_account_or_another() {
+    let behaviours: [fn(&Sim, &Task) -> Option<StepTrouble>; 2] = [without_order, without_account];
+    for behaviour in behaviours {
+        let mut sim = Sim::new(Bounds::default(), 32);
+        sim.behaviour = behaviour;
+        sim.want("a.example");
+        sim.run_for(SECOND);
+        assert!(sim.told["shop/a.example"].message.contains("gone"));
+        sim.run_for(20 * SECOND);
+        assert_eq!((sim.stored.len(), sim.orders.len()), (1, 2));
+    }
 }

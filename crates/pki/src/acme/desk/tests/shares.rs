@@ -95,7 +95,7 @@ fn names_of_one_namespace_that_hang_hold_up_the_proofs_of_another_until_one_ends
         sim.want_in("mall", &format!("{number}.example"));
     }
     sim.run_for(SECOND);
-    assert_eq!(sim.running.len(), 8, "one that is alone has all");
+    assert_eq!(sim.running.len(), 7, "one that is alone has all but one");
     for number in 0..8 {
         sim.want_in("blog", &format!("{number}.blog.example"));
     }
@@ -103,6 +103,74 @@ fn names_of_one_namespace_that_hang_hold_up_the_proofs_of_another_until_one_ends
     sim.run_for(2 * MINUTE + 10 * SECOND);
     let own = sim.stored.keys().filter(|id| id.starts_with("blog/"));
     assert_eq!(own.count(), 8);
+}
+
+#[test]
+fn a_newcomer_waits_for_no_step_of_another_that_hangs() {
+    let mut sim = Sim::new(wide(), 39);
+    sim.latency = |task| match task.id.starts_with("mall/") {
+        true => MINUTE,
+        false => 20,
+    };
+    for number in 0..10_000 {
+        sim.want_in("mall", &format!("{number}.example"));
+    }
+    sim.run_for(10 * MINUTE);
+    let (names, rest): (Vec<_>, Vec<_>) = sim
+        .running
+        .iter()
+        .partition(|(_, task)| matches!(task.step, TaskStep::Prove | TaskStep::Answer));
+    assert_eq!((names.len(), rest.len()), (224, 28), "all but an eighth");
+    // Neither its names nor the authority are asked any later for that.
+    for namespace in ["blog", "zoo"] {
+        sim.want_in(namespace, &format!("{namespace}.example"));
+        sim.run_for(SECOND);
+        let id = format!("{namespace}/{namespace}.example");
+        assert!(sim.stored.contains_key(&*id), "{namespace}");
+    }
+}
+
+#[test]
+fn orders_of_one_namespace_that_never_end_leave_places_for_those_of_others() {
+    let bounds = Bounds {
+        open_max: 160,
+        ..wide()
+    };
+    let mut desk = Desk::new(bounds, 1);
+    desk.put_issuer("default", issuer(&[FIRST]), START);
+    let want = |desk: &mut Desk, namespace: &str, count: usize| {
+        for number in 0..count {
+            let name = format!("{number}.{namespace}{number}.example");
+            let id: Arc<str> = format!("{namespace}/{name}").into();
+            desk.want(&id, wish(&name), START);
+        }
+        let placed = place_all(desk, START).len();
+        // Whoever runs it is not told to come back at once.
+        assert!(desk.due().is_none_or(|due| due > START));
+        placed
+    };
+    assert_eq!(want(&mut desk, "mall", 1_000), 140);
+    assert_eq!(want(&mut desk, "blog", 1), 1);
+    for number in 0..6 {
+        assert_eq!(want(&mut desk, &format!("n{number}"), 10), 3);
+    }
+    // That is all, and one that ends is for those that have few.
+    assert_eq!(want(&mut desk, "late", 5), 1);
+    assert_eq!(desk.counts().open, 160);
+    let of_mall = |desk: &Desk| {
+        let entries = desk.certificates.iter();
+        let open = entries.filter(|(_, entry)| entry.counted.is_some());
+        let mut ids = open.map(|(id, _)| id.clone());
+        ids.find(|id| id.starts_with("mall/"))
+    };
+    let ended = of_mall(&desk).unwrap();
+    desk.unwant(&ended, START);
+    assert_eq!(place_all(&mut desk, START).len(), 1);
+    let late = desk
+        .certificates
+        .iter()
+        .filter(|(id, entry)| id.starts_with("late/") && entry.counted.is_some());
+    assert_eq!(late.count(), 2);
 }
 
 #[test]
@@ -295,6 +363,33 @@ fn what_is_spent_is_kept_apart_from_certificates_and_no_order_counts_twice() {
     want_all(&mut next, 9);
     assert!(place_all(&mut next, START).is_empty());
     assert_eq!(place_all(&mut next, START + HOUR).len(), 1);
+}
+
+#[test]
+fn a_placing_that_somebody_elses_secret_stops_spends_nothing() {
+    let bounds = Bounds {
+        orders_per_authority: 2,
+        orders_per_domain: 2,
+        ..Bounds::default()
+    };
+    let mut sim = Sim::new(bounds, 40);
+    // The Secret is found to be somebody else's when the order is about to be placed.
+    sim.behaviour = |_, task| {
+        let is_stopped = task.id.starts_with("mall/") && task.step == TaskStep::Place;
+        is_stopped.then(super::unproven)
+    };
+    for number in 0..5 {
+        sim.want_in("mall", &format!("{number}.shop.example"));
+    }
+    sim.run_for(HOUR);
+    assert!(sim.proofs.values().all(|tries| tries.len() > 5));
+    assert!(sim.told.values().all(|it| it.message == "leads elsewhere"));
+    // All of it is there for another, who is not kept waiting for a turn either.
+    for number in 0..2 {
+        sim.want_in("blog", &format!("{number}.blog.shop.example"));
+    }
+    sim.run_for(SECOND);
+    assert_eq!(sim.stored.len(), 2);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) struct State {
     pub(super) secrets: BTreeMap<String, Value>,
     /// Namespaces in which no Secret may be written.
     pub(super) forbidden: BTreeSet<String>,
+    /// Whether nobody may remove a Secret.
+    pub(super) keeps_all: bool,
     /// The answers to so many writes are lost, which have their effect all the same.
     pub(super) loses: usize,
     /// The requests that write, as method and `namespace/name`.
@@ -120,6 +122,7 @@ impl State {
             !expected.is_null() && *expected != known["metadata"]["resourceVersion"]
         };
         match (method, self.secrets.get(id).cloned()) {
+            ("DELETE", _) if self.keeps_all => status(403),
             ("GET", Some(known)) => (200, known),
             ("POST", Some(_)) => status(409),
             ("POST", None) => (201, self.put(id, body.clone())),
