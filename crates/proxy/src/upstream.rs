@@ -15,5 +15,6 @@ pub mod original;
 mod ports;
 pub mod resolve;
 pub mod secure;
+mod sessions;
 mod shake;
 pub mod slices;

@@ -5,6 +5,7 @@
 //! the socket would not take. An idle connection keeps none of them.
 
 mod step;
+mod waste;
 mod whole;
 
 use std::cell::RefCell;
@@ -16,13 +17,13 @@ use std::task::{Context, Poll, ready};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use step::{Next, seal, step};
-use whole::whole_records;
+use step::{Next, close_notify, seal, step};
+use waste::Waste;
+use whole::{first_record, unfinished, whole_records};
 
 /// Room for a few records, so that one read of the socket brings more than one.
 const SCRATCH_BYTES: usize = 48 << 10;
@@ -30,8 +31,8 @@ const SCRATCH_BYTES: usize = 48 << 10;
 /// The most plain bytes encrypted at once: one full record.
 const PLAIN_BYTES_MAX: usize = 16 << 10;
 
-/// The most ciphertext of an unfinished record or handshake message (RFC 8446, section 5.2, and
-/// what rustls takes of a handshake message).
+/// The most ciphertext of an unfinished record or message (RFC 8446, section 5.2). That of a
+/// message which comes as a whole is bounded by rustls, at 64 KiB.
 const PARTIAL_BYTES_MAX: usize = 20 << 10;
 
 /// A reader with no more room than this gets about as much at once.
@@ -54,7 +55,7 @@ pub struct Tls {
     session: Session,
     /// Ciphertext of a record that has not arrived whole.
     partial: Vec<u8>,
-    /// How many bytes at its end are of records that no step of the handshake has looked at.
+    /// How many bytes at its end are of records that no step of the session has looked at.
     fresh: u32,
     /// Plain bytes that nobody has read yet, from `plain_read` on.
     plain: Vec<u8>,
@@ -66,6 +67,9 @@ pub struct Tls {
     is_finished: bool,
     /// Why nothing more is read: the socket is at its end, or something failed.
     failed: Option<io::ErrorKind>,
+    /// The session has failed, and so does whatever is said by it.
+    is_broken: bool,
+    waste: Waste,
 }
 
 impl Tls {
@@ -107,6 +111,8 @@ impl Tls {
             cipher_sent: 0,
             is_finished: false,
             failed: None,
+            is_broken: false,
+            waste: Waste::new(),
         }
     }
 
@@ -185,8 +191,7 @@ impl Tls {
             let blocked = match blocked {
                 Ok(blocked) => blocked,
                 Err(error) => {
-                    self.failed = Some(error.kind());
-                    self.send_alert(context);
+                    self.fail(&error, context);
                     return Poll::Ready(Err(error));
                 }
             };
@@ -213,16 +218,17 @@ impl Tls {
         Poll::Ready(Ok(()))
     }
 
-    /// The part of what has arrived that no step of the handshake has looked at.
+    /// The part of what has arrived that no step of the session has looked at.
     fn fresh(&self) -> &[u8] {
         let before = self.partial.len().saturating_sub(self.fresh as usize);
         self.partial.get(before..).unwrap_or_default()
     }
 
-    /// Reads plain bytes; 0 at the end.
+    /// Reads plain bytes; 0 at the end. Others have their turn after some bytes that carry none.
     ///
     /// # Errors
-    /// The errors of the socket and of the record layer, and an end that the peer did not announce.
+    /// The errors of the socket and of the record layer, an end that the peer did not announce, and
+    /// too much that carries nothing.
     pub fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -239,11 +245,14 @@ impl Tls {
             if let Some(failed) = self.failed {
                 return Poll::Ready(Err(failed.into()));
             }
+            if self.waste.ends_turn() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let read = match ready!(self.poll_records(context, out)) {
                 Ok(read) => read,
                 Err(error) => {
-                    self.failed = Some(error.kind());
-                    self.send_alert(context);
+                    self.fail(&error, context);
                     return Poll::Ready(Err(error));
                 }
             };
@@ -350,9 +359,20 @@ impl Tls {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the alert that an error left behind, as far as the socket takes it at once.
-    fn send_alert(&mut self, context: &mut Context<'_>) {
-        let _ = self.process(&mut [], &mut |_| {});
+    /// Takes note that the session has failed, and sends the alert that it left behind, as far as
+    /// the socket takes it at once.
+    fn fail(&mut self, error: &io::Error, context: &mut Context<'_>) {
+        self.failed = Some(error.kind());
+        // The socket says for itself what it does not take any more.
+        self.is_broken = error.kind() == io::ErrorKind::InvalidData;
+        let has_alert = match &self.session {
+            Session::Server(session) => session.wants_write(),
+            Session::Client(session) => session.wants_write(),
+        };
+        // Without one it would look for more records, of which nothing is kept any more.
+        if has_alert {
+            let _ = self.process(&mut [], &mut |_| {});
+        }
         let _ = self.poll_send(context);
     }
 
@@ -371,24 +391,26 @@ impl Tls {
         })
     }
 
-    /// Processes what was received of the handshake; true where more of it is needed.
+    /// Processes what was received of the handshake; true where more of it is needed. What comes
+    /// behind it is left to those who read.
     fn process_partial(&mut self) -> io::Result<bool> {
-        let fresh = self.fresh();
-        // All that is whole is looked at now, and moved within what is kept of a long message.
-        self.fresh = count(fresh.len() - whole_records(fresh));
         let mut received = std::mem::take(&mut self.partial);
         let mut early = Vec::new();
-        let mut used = 0;
+        let (mut used, mut known) = (0, received.len().saturating_sub(self.fresh as usize));
         let blocked = loop {
-            let input = received.get_mut(used..).unwrap_or_default();
+            let input = received.get_mut(used..known).unwrap_or_default();
             let (discard, next) = self.process(input, &mut |plain| early.extend(plain))?;
             used += discard;
             match next {
                 Next::Again => {}
-                Next::Blocked => break true,
+                Next::Blocked => match first_record(received.get(known..).unwrap_or_default()) {
+                    0 => break true,
+                    length => known += length,
+                },
                 Next::Idle => break false,
             }
         };
+        self.fresh = count(received.len().saturating_sub(known));
         received.drain(..used.min(received.len()));
         // What a ClientHello has taken is not kept for as long as its connection lives.
         if !received.is_empty() {
@@ -398,7 +420,8 @@ impl Tls {
         Ok(blocked)
     }
 
-    /// Reads the socket once and decrypts what came into `out`, and what does not fit beside it.
+    /// Decrypts what is kept, or else reads the socket once, into `out`, and what does not fit
+    /// beside it.
     fn poll_records(
         &mut self,
         context: &mut Context<'_>,
@@ -410,6 +433,10 @@ impl Tls {
                 let room = scratch.get_mut(..kept);
                 room.ok_or(io::ErrorKind::InvalidData)?
                     .copy_from_slice(&self.partial);
+            }
+            // What the last turn has left comes first.
+            if first_record(self.fresh()) > 0 {
+                return Poll::Ready(self.open_records(scratch.get_mut(..kept), out));
             }
             // Whoever has room for little shall not make this keep much.
             let end = match out.len() {
@@ -423,39 +450,69 @@ impl Tls {
                 self.failed = Some(io::ErrorKind::UnexpectedEof);
                 return Poll::Ready(Ok(0));
             }
-            let end = kept + received;
-            let mut copied = 0;
-            let mut overflow = Vec::new();
-            let mut used = 0;
-            loop {
-                let input = scratch.get_mut(used..end).unwrap_or_default();
-                let mut take = |plain: &[u8]| {
-                    let room = out.get_mut(copied..).unwrap_or_default();
-                    let count = plain.len().min(room.len());
-                    let (fits, rest) = plain.split_at(count);
-                    if let Some(room) = room.get_mut(..count) {
-                        room.copy_from_slice(fits);
-                    }
-                    copied += count;
-                    overflow.extend_from_slice(rest);
-                };
-                let (discard, next) = self.process(input, &mut take)?;
-                used += discard;
-                if !matches!(next, Next::Again) {
-                    break;
-                }
-            }
-            let rest = scratch.get(used..end).unwrap_or_default();
-            if rest.len() > PARTIAL_BYTES_MAX {
-                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-            }
-            if kept > 0 || !rest.is_empty() {
-                self.partial = rest.to_vec();
-            }
-            self.plain = overflow;
-            self.plain_read = 0;
-            Poll::Ready(Ok(copied))
+            self.fresh = self.fresh.saturating_add(count(received));
+            Poll::Ready(self.open_records(scratch.get_mut(..kept + received), out))
         })
+    }
+
+    /// Decrypts records, one after the other, until a turn is over. At their beginning is what was
+    /// kept, and what is left is kept again.
+    fn open_records(&mut self, records: Option<&mut [u8]>, out: &mut [u8]) -> io::Result<usize> {
+        let records = records.unwrap_or_default();
+        let (mut copied, mut overflow) = (0, Vec::new());
+        // Those before the first end are used up, those before the second the session knows.
+        let (mut used, mut known) = (0, records.len().saturating_sub(self.fresh as usize));
+        let mut record = first_record(records.get(known..).unwrap_or_default());
+        let mut before = 0;
+        known += record;
+        loop {
+            let input = records.get_mut(used..known).unwrap_or_default();
+            let mut take = |plain: &[u8]| {
+                let room = out.get_mut(copied..).unwrap_or_default();
+                let count = plain.len().min(room.len());
+                let (fits, rest) = plain.split_at(count);
+                if let Some(room) = room.get_mut(..count) {
+                    room.copy_from_slice(fits);
+                }
+                copied += count;
+                overflow.extend_from_slice(rest);
+            };
+            let (discard, next) = self.process(input, &mut take)?;
+            used += discard;
+            let is_idle = !matches!(next, Next::Again);
+            if !is_idle && used < known {
+                continue;
+            }
+            let plain = copied + overflow.len();
+            self.waste.count(record, plain - before)?;
+            before = plain;
+            // It is only left where the session has nothing more to do.
+            record = match self.waste.is_turn_over() {
+                true => 0,
+                false => first_record(records.get(known..).unwrap_or_default()),
+            };
+            if record == 0 && is_idle {
+                break;
+            }
+            known += record;
+        }
+        let rest = records.get(used..).unwrap_or_default();
+        let fresh = records.get(known..).unwrap_or_default();
+        // Whole records that are left for the next turn are no part of one that is unfinished.
+        let whole = match first_record(fresh) {
+            0 => 0,
+            _ => fresh.len(),
+        };
+        if rest.len() - whole > PARTIAL_BYTES_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.fresh = count(fresh.len());
+        if !self.partial.is_empty() || !rest.is_empty() {
+            self.partial = rest.to_vec();
+        }
+        self.plain = overflow;
+        self.plain_read = 0;
+        Ok(copied)
     }
 
     /// One step of the session: how many bytes of the input are used up, and what is next.
@@ -487,16 +544,20 @@ impl Tls {
     }
 
     fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> io::Result<usize> {
+        if self.is_broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         loop {
+            let kept = unfinished(&mut self.partial, self.fresh);
             let sealed = match &mut self.session {
                 Session::Server(session) => seal(
-                    session.process_tls_records(&mut []),
+                    session.process_tls_records(kept),
                     plain,
                     out,
                     &mut self.cipher,
                 ),
                 Session::Client(session) => seal(
-                    session.process_tls_records(&mut []),
+                    session.process_tls_records(kept),
                     plain,
                     out,
                     &mut self.cipher,
@@ -509,17 +570,13 @@ impl Tls {
     }
 
     fn close_notify(&mut self, out: &mut [u8]) -> usize {
-        fn queue<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut [u8]) -> usize {
-            match status.state {
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    traffic.queue_close_notify(out).unwrap_or(0)
-                }
-                _ => 0,
-            }
+        if self.is_broken {
+            return 0;
         }
+        let kept = unfinished(&mut self.partial, self.fresh);
         match &mut self.session {
-            Session::Server(session) => queue(session.process_tls_records(&mut []), out),
-            Session::Client(session) => queue(session.process_tls_records(&mut []), out),
+            Session::Server(session) => close_notify(session.process_tls_records(kept), out),
+            Session::Client(session) => close_notify(session.process_tls_records(kept), out),
         }
     }
 }
@@ -534,3 +591,6 @@ fn count(bytes: usize) -> u32 {
 pub(super) fn may_have_input(tcp: &TcpStream) -> bool {
     tcp.try_io(Interest::READABLE, || Ok(())).is_ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,7 +144,8 @@ impl Hearing<'_> {
         }))
     }
 
-    /// Reads until enough was said; false at the end of the connection.
+    /// Reads until enough was said; false at the end of the connection, and where nothing that may
+    /// still be said would be enough.
     fn poll_enough(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             // No memory is taken for who says nothing.
@@ -165,8 +166,13 @@ impl Hearing<'_> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
             let limits = &self.worker.local.limits;
-            if self.end.is_reached(said, limits) {
-                return Poll::Ready(Ok(true));
+            match self.end.is_reached(said, limits) {
+                Ok(true) => return Poll::Ready(Ok(true)),
+                Ok(false) => {}
+                Err(hello::NoHello) => {
+                    hello::refuse(self.tcp);
+                    return Poll::Ready(Ok(false));
+                }
             }
             if said.is_empty() {
                 self.said = None;
@@ -182,20 +188,19 @@ impl Hearing<'_> {
 }
 
 impl End {
-    /// Whether this is enough, or too much, or wrong, which others then say.
-    fn is_reached(&mut self, said: &mut Buffer, limits: &Limits) -> bool {
+    /// Whether this is enough, or too much, or a wrong head, which others then say.
+    fn is_reached(&mut self, said: &mut Buffer, limits: &Limits) -> Result<bool, hello::NoHello> {
         match self {
-            End::Hello(finder) => {
-                said.len() > limits.client_hello_bytes_max || finder.is_whole(said.filled())
-            }
+            End::Hello(_) if said.len() > limits.client_hello_bytes_max => Ok(true),
+            End::Hello(finder) => finder.find(said.filled()),
             End::Head(finder) => {
                 // An empty line in front of a head is none (RFC 9112, section 2.2).
                 while said.filled().starts_with(b"\r\n") {
                     said.consume(2);
                     *finder = head::HeadFinder::default();
                 }
-                said.len() > limits.head_bytes_max
-                    || !matches!(finder.find(said.filled()), Ok(None))
+                let is_too_long = said.len() > limits.head_bytes_max;
+                Ok(is_too_long || !matches!(finder.find(said.filled()), Ok(None)))
             }
         }
     }

@@ -25,9 +25,19 @@ const MESH_PROTOCOLS: [&[u8]; 5] = [
 /// The alert `unrecognized_name` (RFC 6066, section 3), fatal, in a record of its own.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
+/// The alert `unexpected_message` (RFC 8446, section 6.2), in the same way.
+const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
+
 /// The header of a record (RFC 8446, section 5.1), and that of a message in it (section 4).
 const RECORD_HEADER_BYTES: usize = 5;
 const MESSAGE_HEADER_BYTES: usize = 4;
+
+/// The version of a record, of which the second byte may be any (RFC 8446, section 5.1).
+const VERSION_MAJOR: u8 = 3;
+
+/// The lengths of a record and of a message from which on rustls takes none.
+const RECORD_LENGTH_END: usize = 18 << 10;
+const MESSAGE_LENGTH_END: usize = 64 << 10;
 
 /// The type of a record with a part of the handshake, and of a message that is a ClientHello.
 const HANDSHAKE: u8 = 22;
@@ -124,50 +134,74 @@ pub struct HelloFinder {
     record: usize,
     /// The bytes of the message in the records before.
     found: usize,
-    /// The length of the message with its own header, once that is known.
-    wanted: Option<usize>,
+    /// The header of the message, as far as it is in the records before.
+    header: [u8; MESSAGE_HEADER_BYTES],
 }
 
+/// These bytes will never be a ClientHello, whatever comes behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHello;
+
 impl HelloFinder {
-    /// Whether the message is there as a whole, or is none, which is then for others to say.
-    /// `bytes` are the same as before and more.
-    pub fn is_whole(&mut self, bytes: &[u8]) -> bool {
+    /// Whether the message is there as a whole, and so is the record that it ends in: nobody who
+    /// reads it has to wait for more. `bytes` are the same as before and more.
+    ///
+    /// # Errors
+    /// See [`NoHello`].
+    pub fn find(&mut self, bytes: &[u8]) -> Result<bool, NoHello> {
         loop {
             let rest = bytes.get(self.record..).unwrap_or_default();
+            // As much of it as is there is looked at, for there may be no more.
+            let mut start = rest.iter().zip([HANDSHAKE, VERSION_MAJOR]);
+            if start.any(|(is, due)| *is != due) {
+                return Err(NoHello);
+            }
             let Some((header, body)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() else {
-                return rest.first().is_some_and(|kind| *kind != HANDSHAKE);
+                return Ok(false);
             };
-            let [kind, _, _, high, low] = *header;
+            let [_, _, _, high, low] = *header;
             let length = usize::from(u16::from_be_bytes([high, low]));
-            if kind != HANDSHAKE || length == 0 {
-                return true;
+            if length == 0 || length >= RECORD_LENGTH_END {
+                return Err(NoHello);
             }
-            // A message whose own header comes in pieces is left to those who reassemble it.
-            if self.found == 0 && self.wanted.is_none() {
-                match *body {
-                    [CLIENT_HELLO, ref rest @ ..] if length >= MESSAGE_HEADER_BYTES => {
-                        if let [high, middle, low, ..] = *rest {
-                            let length = u32::from_be_bytes([0, high, middle, low]) as usize;
-                            self.wanted = Some(length + MESSAGE_HEADER_BYTES);
-                        }
-                    }
-                    [] => {}
-                    _ => return true,
-                }
-            }
-            if self
-                .wanted
-                .is_some_and(|wanted| self.found + length.min(body.len()) >= wanted)
-            {
-                return true;
-            }
+            let part = body.get(..length).unwrap_or(body);
+            let wanted = self.wanted(part)?;
             if body.len() < length {
-                return false;
+                return Ok(false);
             }
+            let place = self.header.iter_mut().skip(self.found);
+            place.zip(part).for_each(|(to, from)| *to = *from);
             self.found += length;
             self.record += RECORD_HEADER_BYTES + length;
+            if wanted.is_some_and(|wanted| self.found >= wanted) {
+                return Ok(true);
+            }
         }
     }
+
+    /// The length of the message with its header, once that is there, with this part of the record
+    /// behind those before.
+    fn wanted(&self, part: &[u8]) -> Result<Option<usize>, NoHello> {
+        let mut header = self.header;
+        let place = header.iter_mut().skip(self.found);
+        place.zip(part).for_each(|(to, from)| *to = *from);
+        let there = self.found + part.len();
+        let [kind, high, middle, low] = header;
+        let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+        match there {
+            0 => Ok(None),
+            _ if kind != CLIENT_HELLO => Err(NoHello),
+            1..MESSAGE_HEADER_BYTES => Ok(None),
+            _ if length >= MESSAGE_LENGTH_END => Err(NoHello),
+            _ => Ok(Some(length + MESSAGE_HEADER_BYTES)),
+        }
+    }
+}
+
+/// Tells a client that this is no ClientHello, as far as the socket takes it at once.
+pub fn refuse(tcp: &TcpStream) {
+    // A client that is gone need not be told.
+    let _ = tcp.try_write(&UNEXPECTED_MESSAGE);
 }
 
 /// Reads a ClientHello of which this has been read already.
@@ -241,7 +275,7 @@ pub async fn is_gone(tcp: &TcpStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::HelloFinder;
+    use super::{HelloFinder, NoHello};
 
     /// A message in records of these lengths.
     fn records(message: &[u8], lengths: &[usize]) -> Vec<u8> {
@@ -259,30 +293,75 @@ mod tests {
         [&[1, 0, 0, 40][..], &[7; 40]].concat()
     }
 
+    /// How many of these bytes have to come until there is an answer, and the answer.
+    fn found(bytes: &[u8]) -> Option<(usize, Result<(), NoHello>)> {
+        let mut finder = HelloFinder::default();
+        let answer = (1..=bytes.len()).find_map(|end| match finder.find(&bytes[..end]) {
+            Ok(false) => None,
+            answer => Some((end, answer.map(|_| ()))),
+        });
+        // All at once is no different.
+        let at_once = HelloFinder::default().find(bytes);
+        let expected = match answer {
+            None => Ok(false),
+            Some((_, answer)) => answer.map(|()| true),
+        };
+        assert_eq!(at_once, expected, "{bytes:?}");
+        answer
+    }
+
     #[test]
     fn a_hello_is_whole_with_its_last_byte_however_it_is_cut() {
-        for lengths in [&[44][..], &[4, 40], &[30, 14], &[10, 1, 1, 32]] {
+        for lengths in [
+            &[44][..],
+            &[4, 40],
+            &[2, 42],
+            &[1, 1, 1, 1, 40],
+            &[3, 41],
+            &[30, 14],
+            &[10, 1, 1, 32],
+        ] {
             let bytes = records(&message(), lengths);
-            let mut finder = HelloFinder::default();
-            let whole = (1..=bytes.len()).find(|end| finder.is_whole(&bytes[..*end]));
-            assert_eq!(whole, Some(bytes.len()), "{lengths:?}");
-            assert!(HelloFinder::default().is_whole(&bytes), "{lengths:?}");
+            assert_eq!(found(&bytes), Some((bytes.len(), Ok(()))), "{lengths:?}");
+        }
+    }
+
+    /// The one that reads it waits for the whole record, and is not to wait.
+    #[test]
+    fn a_hello_in_a_record_that_is_longer_is_whole_with_the_record() {
+        let bytes = records(&[&message()[..], &[9; 6]].concat(), &[50]);
+        assert_eq!(found(&bytes), Some((bytes.len(), Ok(()))));
+        assert_eq!(found(&[22, 3, 1, 0x40, 0, 1, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn what_will_be_no_hello_is_told_as_soon_as_it_is_there() {
+        let cut = records(&[&[1, 1, 0, 0][..], &[7; 40]].concat(), &[2, 42]);
+        let other = records(&[&[2, 0, 0, 40][..], &[7; 40]].concat(), &[44]);
+        for (bytes, end) in [
+            (b"GET / HTTP/1.1\r\n".to_vec(), 1),
+            (vec![23, 3, 3, 0x40, 0], 1),
+            (vec![22, 2, 0, 0, 1], 2),
+            (vec![22, 3, 1, 0, 0], 5),
+            (vec![22, 3, 1, 0x48, 0], 5),
+            (vec![22, 3, 1, 0x40, 0, 2], 6),
+            (vec![22, 3, 1, 0, 1, 1, 21], 7),
+            (other, 6),
+            // The length is in the second record.
+            (cut, 14),
+        ] {
+            assert_eq!(found(&bytes), Some((end, Err(NoHello))), "{bytes:?}");
         }
     }
 
     #[test]
-    fn what_is_no_hello_is_left_to_others_at_once() {
-        let cut = records(&message(), &[2, 42]);
-        let other = records(&[&[2, 0, 0, 40][..], &[7; 40]].concat(), &[44]);
-        for (bytes, end) in [
-            (b"GET / HTTP/1.1\r\n".to_vec(), 1),
-            (vec![22, 3, 1, 0, 0], 5),
-            (other, 6),
-            (cut, 6),
+    fn what_may_become_a_hello_is_waited_for() {
+        for bytes in [
+            &[22, 3, 1, 0, 2, 1, 0][..],
+            &[22, 3, 1, 0, 1, 1],
+            &[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff],
         ] {
-            let mut finder = HelloFinder::default();
-            let whole = (1..=bytes.len()).find(|end| finder.is_whole(&bytes[..*end]));
-            assert_eq!(whole, Some(end), "{bytes:?}");
+            assert_eq!(found(bytes), None, "{bytes:?}");
         }
     }
 }

@@ -22,7 +22,7 @@ use super::dial::{self, Connecting, Dial};
 use super::endpoint_stream::EndpointStream;
 use super::idle::{Idle, IdleConnections, Leaving, Shelves};
 use super::secure::ClientConfigs;
-use super::shake::{ConnectTime, shake_hands};
+use super::shake::{ConnectTime, owner, shake_hands};
 use crate::balance::Endpoint;
 use crate::balance::usage::{HeldUsage, Usage, UsageKind};
 use crate::codec::proxy_header::{self, Ends};
@@ -461,9 +461,8 @@ impl H1Pool {
         time: &mut ConnectTime,
     ) -> Result<Box<Tls>, FailureKind> {
         let is_http2 = dial.target.manner.is_http2;
-        let way = self
-            .configs
-            .get(tls, is_http2, dial.is_stream, dial.credentials);
+        let whose = (owner(dial).namespace, dial.credentials);
+        let way = self.configs.get(tls, is_http2, dial.is_stream, whose);
         let way = way.map_err(|_| FailureKind::UpstreamTrust)?;
         let name = ServerName::try_from(server_name(dial))
             .unwrap_or_else(|_| ServerName::IpAddress(dial.target.address.ip().into()));

@@ -1,7 +1,7 @@
 //! TLS towards endpoints.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
@@ -12,8 +12,7 @@ use myriad_base::tls::{Anybody, Judge, ServerVerifier};
 use myriad_model::{MeshTls, SealedArc, TRUST_SUBJECT_MAX, UpstreamTls, Version};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
-    ClientSessionMemoryCache, ClientSessionStore, Resumption, WebPkiServerVerifier,
-    verify_server_cert_signed_by_trust_anchor,
+    ClientSessionStore, Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor,
 };
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -28,6 +27,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
 use super::dial::Credentials;
+use super::sessions::{Sessions, Way, WaySessions};
 use crate::net::chain::{self, InOrder, MESH_SUBJECT_MAX};
 use crate::net::wanted_names::{self, WantedNames};
 
@@ -45,17 +45,25 @@ const ROOTS: [&str; 3] = [
 /// The largest file of trusted certificates that is read, in bytes.
 const ROOTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The most sessions with endpoints that a worker remembers, for each way to do TLS.
-const SESSIONS_MAX: usize = 256;
-
-/// The most ways to do TLS that a worker keeps. Beyond, it begins anew.
+/// The most ways to do TLS that a worker keeps. Beyond, the oldest of the namespace goes that has
+/// most.
 const CONFIGS_MAX: usize = 1_024;
 
 /// The configurations of one worker. Each has sessions of its own, so that none is resumed under
 /// settings that it was not made with.
 #[derive(Default)]
 pub struct ClientConfigs {
-    known: RefCell<HashMap<Settings, Arc<ClientTls>, RandomState>>,
+    known: RefCell<KnownWays>,
+    sessions: Arc<Sessions>,
+    /// The number of the last way.
+    numbers: Cell<u64>,
+}
+
+#[derive(Default)]
+struct KnownWays {
+    ways: HashMap<Arc<Settings>, (Way, Arc<ClientTls>), RandomState>,
+    /// The ways of each namespace, oldest first.
+    lines: HashMap<u64, VecDeque<Arc<Settings>>, RandomState>,
 }
 
 /// A way to do TLS with endpoints.
@@ -70,6 +78,8 @@ pub struct ClientTls {
 /// The settings by which configurations differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Settings {
+    /// The namespace whose it is; 0 where nothing in it is a tenant's.
+    namespace: u64,
     verify: bool,
     is_http2: bool,
     /// Whether it is TLS of the mesh, and then whether bytes are handed on.
@@ -114,7 +124,7 @@ pub fn trusting() -> Result<Arc<ClientConfig>, rustls::Error> {
 }
 
 impl ClientConfigs {
-    /// The configuration to use, made at its first use.
+    /// The configuration to use for an upstream of a namespace, made at its first use.
     ///
     /// # Errors
     /// A resource that cannot be used.
@@ -123,33 +133,80 @@ impl ClientConfigs {
         tls: &UpstreamTls,
         is_http2: bool,
         is_stream: bool,
-        credentials: &Credentials,
+        (namespace, credentials): (u64, &Credentials),
     ) -> Result<Arc<ClientTls>, UnusableCredentials> {
         let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|s| s.version());
+        let (trust, certificate) = (
+            version(&credentials.trust),
+            version(&credentials.certificate),
+        );
+        let is_own = !tls.subject_alt_names.is_empty() || trust.is_some() || certificate.is_some();
         let settings = Settings {
+            namespace: match is_own && tls.mesh == MeshTls::None {
+                true => namespace,
+                false => 0,
+            },
             verify: tls.verify,
             is_http2,
             mesh: (tls.mesh != MeshTls::None).then_some(is_stream),
             names: tls.subject_alt_names.clone(),
-            trust: version(&credentials.trust),
-            certificate: version(&credentials.certificate),
+            trust,
+            certificate,
             trust_domains: credentials.trust_domains.clone(),
         };
-        if let Some(known) = self.known.borrow().get(&settings) {
+        if let Some((_, known)) = self.known.borrow().ways.get(&settings) {
             return Ok(known.clone());
         }
-        let made = Arc::new(build(tls, is_http2, is_stream, credentials)?);
-        let mut known = self.known.borrow_mut();
+        self.numbers.set(self.numbers.get() + 1);
+        let way = Way {
+            namespace: settings.namespace,
+            number: self.numbers.get(),
+        };
+        let sessions = WaySessions {
+            all: self.sessions.clone(),
+            way,
+        };
+        let made = Arc::new(build(tls, is_http2, is_stream, credentials, sessions)?);
+        let gone = self.known.borrow_mut().add(settings, (way, made.clone()));
+        gone.into_iter().for_each(|way| self.sessions.drop_way(way));
+        Ok(made)
+    }
+}
+
+impl KnownWays {
+    /// Adds a way, and returns those that have gone for it.
+    fn add(&mut self, settings: Settings, way: (Way, Arc<ClientTls>)) -> Vec<Way> {
+        let mut gone = Vec::new();
         if settings.mesh.is_some() {
             // There is one identity at a time, so those of an earlier one are of no use.
             let now = (settings.trust, settings.certificate);
-            known.retain(|it, _| it.mesh.is_none() || (it.trust, it.certificate) == now);
+            let is_of_now = |it: &Settings| it.mesh.is_none() || (it.trust, it.certificate) == now;
+            self.ways.retain(|it, _| is_of_now(it));
+            if let Some(line) = self.lines.get_mut(&0) {
+                line.retain(|it| is_of_now(it));
+            }
         }
-        if known.len() >= CONFIGS_MAX {
-            known.clear();
+        if self.ways.len() >= CONFIGS_MAX {
+            gone.extend(self.make_room());
         }
-        known.insert(settings, made.clone());
-        Ok(made)
+        let settings = Arc::new(settings);
+        let line = self.lines.entry(settings.namespace).or_default();
+        line.push_back(settings.clone());
+        self.ways.insert(settings, way);
+        gone
+    }
+
+    /// Drops the oldest way of the namespace that has most.
+    fn make_room(&mut self) -> Option<Way> {
+        let most = self.lines.iter().max_by_key(|(_, line)| line.len());
+        let namespace = *most?.0;
+        let line = self.lines.get_mut(&namespace)?;
+        let oldest = line.pop_front();
+        if line.is_empty() {
+            self.lines.remove(&namespace);
+        }
+        let (way, _) = self.ways.remove(&oldest?)?;
+        Some(way)
     }
 }
 
@@ -200,6 +257,7 @@ fn build(
     is_http2: bool,
     is_stream: bool,
     credentials: &Credentials,
+    kept: WaySessions,
 ) -> Result<ClientTls, UnusableCredentials> {
     let is_mesh = tls.mesh != MeshTls::None;
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
@@ -224,8 +282,7 @@ fn build(
         // A resumed session would outlive the certificates and authorities that it was made by.
         true => Resumption::disabled(),
         false => {
-            let store = ClientSessionMemoryCache::new(SESSIONS_MAX);
-            let store: Arc<dyn ClientSessionStore> = Arc::new(store);
+            let store: Arc<dyn ClientSessionStore> = Arc::new(kept);
             sessions = tls.verify.then(|| store.clone());
             Resumption::store(store)
         }
@@ -404,164 +461,4 @@ fn read_roots() -> RootCertStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
-
-    use myriad_base::clock;
-    use myriad_base::tls::Judge as _;
-    use rcgen::{
-        BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd,
-    };
-    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-    use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, WebPkiServerVerifier};
-    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-    use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
-
-    use super::{ClientTls, Named, trusting};
-    use crate::net::wanted_names::WantedNames;
-
-    type Issuer = CertifiedIssuer<'static, KeyPair>;
-
-    /// Verifies as the library does, and counts how often.
-    #[derive(Debug)]
-    struct Counting(Arc<WebPkiServerVerifier>, AtomicUsize);
-
-    impl ServerCertVerifier for Counting {
-        fn verify_server_cert(
-            &self,
-            leaf: &CertificateDer<'_>,
-            issuers: &[CertificateDer<'_>],
-            name: &ServerName<'_>,
-            ocsp_response: &[u8],
-            now: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0
-                .verify_server_cert(leaf, issuers, name, ocsp_response, now)
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            leaf: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            self.0.verify_tls12_signature(message, leaf, signed)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            leaf: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
-            self.0.verify_tls13_signature(message, leaf, signed)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.supported_verify_schemes()
-        }
-    }
-
-    fn authority() -> Issuer {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-    }
-
-    fn leaf(by: &Issuer, names: &[&str]) -> CertificateDer<'static> {
-        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-        let params = CertificateParams::new(names).unwrap();
-        let key = KeyPair::generate().unwrap();
-        params.signed_by(&key, by).unwrap().der().clone()
-    }
-
-    /// A certificate beside the first that has ended takes part in nothing here.
-    #[test]
-    fn a_session_is_believed_for_as_long_as_the_chain_that_began_it() {
-        let root = authority();
-        let mut roots = RootCertStore::empty();
-        roots.add(root.der().clone()).unwrap();
-        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
-        let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
-        let counting = Arc::new(Counting(builder.build().unwrap(), AtomicUsize::new(0)));
-        let sessions: Arc<dyn ClientSessionStore> = Arc::new(ClientSessionMemoryCache::new(1));
-        let way = |is_verified: bool| ClientTls {
-            config: trusting().unwrap(),
-            verifier: counting.clone(),
-            sessions: is_verified.then(|| sessions.clone()),
-        };
-        let ending = |year: i32| {
-            let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
-            params.not_after = date_time_ymd(year, 1, 1);
-            let key = KeyPair::generate().unwrap();
-            params.signed_by(&key, &root).unwrap().der().clone()
-        };
-        let (ended, lasting) = (ending(2020), ending(2120));
-        let name = ServerName::try_from("a.example").unwrap();
-        let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
-        let now = UnixTime::since_unix_epoch(now);
-        for (shown, is_verified, is_believed, count) in [
-            (vec![lasting.clone()], true, true, 0),
-            (vec![lasting.clone(), lasting.clone()], true, true, 0),
-            (vec![lasting.clone(), ended.clone()], true, true, 1),
-            (vec![ended.clone()], true, false, 1),
-            (vec![ended.clone(), lasting], true, false, 1),
-            (Vec::new(), true, false, 0),
-            (vec![ended], false, true, 0),
-        ] {
-            let before = counting.1.load(Ordering::Relaxed);
-            let believes = way(is_verified).believes(&name, &shown, now);
-            let verified = counting.1.load(Ordering::Relaxed) - before;
-            let length = shown.len();
-            assert_eq!((believes, verified), (is_believed, count), "{length}");
-        }
-    }
-
-    /// A chain was verified again for each name that was listed.
-    #[test]
-    fn a_chain_is_verified_once_however_many_names_are_listed() {
-        let (root, other) = (authority(), authority());
-        let mut roots = RootCertStore::empty();
-        roots.add(root.der().clone()).unwrap();
-        let roots = Arc::new(roots);
-        let provider = Arc::new(crypto::aws_lc_rs::default_provider());
-        let builder = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone());
-        let counting = Arc::new(Counting(builder.build().unwrap(), AtomicUsize::new(0)));
-        let mut list: Vec<Box<str>> = (0..255)
-            .map(|number| format!("{number}.a.example").into())
-            .collect();
-        list.push("10.0.0.1".into());
-        let named = Named {
-            chain: counting.clone(),
-            roots,
-            has_crls: false,
-            names: WantedNames::new(&list),
-            is_mesh: false,
-            trust_domains: Arc::default(),
-            algorithms: provider.signature_verification_algorithms.all,
-        };
-        let now = Duration::from_secs(clock::unix_seconds().unsigned_abs());
-        let now = UnixTime::since_unix_epoch(now);
-        for (leaf, is_believed, count) in [
-            (leaf(&root, &["254.A.example"]), true, 1),
-            (leaf(&root, &["other.example", "*.a.example"]), true, 1),
-            (leaf(&root, &["10.0.0.1"]), true, 1),
-            (leaf(&other, &["7.a.example", "8.a.example"]), false, 1),
-            (leaf(&root, &["other.example", "256.a.example"]), false, 0),
-            (leaf(&root, &["10.0.0.2"]), false, 0),
-            (leaf(&root, &[]), false, 0),
-        ] {
-            let before = counting.1.load(Ordering::Relaxed);
-            let judged = named.judge(&leaf, &[], &[], now);
-            let verified = counting.1.load(Ordering::Relaxed) - before;
-            assert_eq!(
-                (judged.is_ok(), verified),
-                (is_believed, count),
-                "{judged:?}"
-            );
-        }
-    }
-}
+mod tests;

@@ -110,7 +110,7 @@ pub(super) async fn shake_hands<'a>(
 }
 
 /// The owner of the connections to an upstream's endpoints.
-fn owner(dial: &Dial<'_>) -> Owner {
+pub(super) fn owner(dial: &Dial<'_>) -> Owner {
     let sealed = dial.upstream.upstream.as_ref();
     let resource = sealed.and_then(|sealed| sealed.resource());
     let owner = resource.map(|it| Owner::of_upstream(&it.origin, &dial.upstream.name));

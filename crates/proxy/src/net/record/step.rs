@@ -90,6 +90,16 @@ pub(super) fn seal<Data>(
     }
 }
 
+/// Writes the alert that no more follows, and returns its length: 0 where nothing may be said.
+pub(super) fn close_notify<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut [u8]) -> usize {
+    match status.state {
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            traffic.queue_close_notify(out).unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
 /// Appends a handshake record, whose length is only known once it is asked for.
 fn encode(
     cipher: &mut Vec<u8>,

@@ -14,25 +14,40 @@ const LENGTH_END: usize = 18 << 10;
 pub(super) fn whole_records(bytes: &[u8]) -> usize {
     let mut end = 0;
     loop {
-        let rest = bytes.get(end..).unwrap_or_default();
-        let Some((header, body)) = rest.split_first_chunk::<HEADER_BYTES>() else {
-            return end;
-        };
-        let [kind, major, _, high, low] = *header;
-        let length = usize::from(u16::from_be_bytes([high, low]));
-        if !TYPES.contains(&kind) || major != 3 || length >= LENGTH_END {
-            return bytes.len();
+        match first_record(bytes.get(end..).unwrap_or_default()) {
+            0 => return end,
+            length => end += length,
         }
-        if body.len() < length {
-            return end;
-        }
-        end += HEADER_BYTES + length;
     }
+}
+
+/// How many of these bytes are of the first record; 0 where it is not whole. What is no record
+/// takes all of them.
+pub(super) fn first_record(bytes: &[u8]) -> usize {
+    let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return 0;
+    };
+    let [kind, major, _, high, low] = *header;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if !TYPES.contains(&kind) || major != 3 || length >= LENGTH_END {
+        return bytes.len();
+    }
+    match body.len() < length {
+        true => 0,
+        false => HEADER_BYTES + length,
+    }
+}
+
+/// The records of a message that is not whole, where so many bytes behind them are of others. A
+/// session has to be shown them whatever it is asked for: it looks for them, and not in vain.
+pub(super) fn unfinished(partial: &mut [u8], fresh: u32) -> &mut [u8] {
+    let end = partial.len().saturating_sub(fresh as usize);
+    partial.get_mut(..end).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::whole_records;
+    use super::{first_record, whole_records};
 
     #[test]
     fn records_are_whole_once_their_last_byte_is_there() {
@@ -44,6 +59,7 @@ mod tests {
                 _ => 13,
             };
             assert_eq!(whole_records(&two[..length]), whole, "{length}");
+            assert_eq!(first_record(&two[..length]), whole.min(7), "{length}");
         }
         assert_eq!(whole_records(&[23, 3, 3, 0, 0]), 5);
     }

@@ -53,10 +53,13 @@ fn is_open(one: &TcpStream) -> bool {
 async fn floods_of_those_who_say_too_little_cost_honest_clients_nothing() {
     let hello = hello("a.example");
     let half = &hello[..hello.len() / 2];
-    let floods: [(&str, &[u8]); 6] = [
+    let floods: [(&str, &[u8]); 8] = [
         ("https", b""),
         ("https", &hello[..1]),
         ("https", half),
+        // Half the header of a message, and a message in a record that goes on behind it.
+        ("https", &[22, 3, 1, 0, 2, 1, 0]),
+        ("https", &[22, 3, 1, 0x40, 0, 1, 0, 0, 0]),
         ("http", b""),
         ("http", b"G"),
         ("http", &ASK.as_bytes()[..20]),
@@ -95,6 +98,31 @@ async fn floods_of_those_who_say_too_little_cost_honest_clients_nothing() {
         }
         assert!(flood[69..].iter().all(is_open), "{case}");
     }
+}
+
+/// Each had a place among the connections, for as long as a handshake may take.
+#[tokio::test]
+async fn what_will_never_be_a_hello_is_refused_at_once() {
+    let world = world(Limits::default()).await;
+    let refused: [&[u8]; 4] = [
+        &[23, 3, 3, 0x40, 0],
+        &[22, 3, 1, 0x40, 0, 2],
+        &[22, 2, 0, 0, 1],
+        &[22, 3, 1, 0x48, 0],
+    ];
+    for says in refused {
+        let mut one = TcpStream::connect(world.address("https")).await.unwrap();
+        one.write_all(says).await.unwrap();
+        let mut alert = [0; 7];
+        let told = tokio::time::timeout(PATIENCE, one.read_exact(&mut alert)).await;
+        told.unwrap().unwrap();
+        assert_eq!(alert, [21, 3, 3, 0, 2, 2, 10], "{says:?}");
+        until_closed(&mut one).await;
+    }
+    world
+        .counts("handshakes_total{outcome=\"failed\"} 4\n")
+        .await;
+    assert_eq!(counted(&world, "handshakes_total{outcome=\"timeout\"}"), 0);
 }
 
 #[tokio::test]
