@@ -146,6 +146,10 @@ pub enum UsersForm {
 }
 
 impl Users {
+    /// The most users that are kept of a Secret: one more than may be admitted, so that it is seen
+    /// that there are too many.
+    pub const KEPT_MAX: usize = 10_001;
+
     /// Takes over names and hashes.
     pub fn new(form: UsersForm, list: Vec<(Box<str>, Box<str>)>) -> Self {
         Users {
@@ -379,7 +383,8 @@ fn read_file(values: Values<'_>) -> Option<Users> {
         // As nginx reads them: a password in plain text has no colon.
         let hash = rest.split(':').next().unwrap_or_default();
         match is_user(name) && is_hash(hash) {
-            true => list.push((name.into(), hash.into())),
+            true if list.len() < Users::KEPT_MAX => list.push((name.into(), hash.into())),
+            true => {}
             false => unread += 1,
         }
     }
@@ -411,7 +416,7 @@ fn read_map(values: Values<'_>) -> Option<Users> {
         .into_iter()
         .map(|(key, value)| (key, Box::<str>::from(value.trim_end())));
     let users = trimmed.filter(|(key, value)| is_user(key) && is_hash(value));
-    let list: Vec<(Box<str>, Box<str>)> = users.collect();
+    let list: Vec<(Box<str>, Box<str>)> = users.take(Users::KEPT_MAX).collect();
     (!list.is_empty()).then(|| Users::new(UsersForm::Map, list))
 }
 
@@ -507,6 +512,19 @@ mod tests {
         ] {
             assert_eq!(read(nothing), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn users_are_kept_up_to_a_number_however_many_a_secret_has() {
+        let many = Users::KEPT_MAX + 100;
+        let lines = "    a:$1$\n".repeat(many);
+        let file = read(&format!("stringData:\n  auth: |\n{lines}")).expect("users");
+        assert_eq!(file.form, UsersForm::File);
+        assert_eq!(file.expose().len(), Users::KEPT_MAX);
+        let keys: String = (0..many).map(|user| format!("  u{user}: $1$\n")).collect();
+        let map = read(&format!("stringData:\n{keys}")).expect("users");
+        assert_eq!(map.form, UsersForm::Map);
+        assert_eq!(map.expose().len(), Users::KEPT_MAX);
     }
 
     #[test]

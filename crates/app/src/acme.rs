@@ -531,7 +531,7 @@ impl Office {
     }
 
     fn want(&mut self, secret: &Arc<str>, wanted: WantedCertificate, now: Millis) -> Vec<Effect> {
-        let count = wanted.names.len();
+        let count = wanted.count;
         self.objects.insert(secret.clone(), wanted.objects);
         self.steps.note_second(secret, wanted.is_second);
         if count > NAMES_MAX {

@@ -1,19 +1,22 @@
 //! Certificates that are wanted of issuers, and the issuers that objects make: from the control
 //! loop, which is told by translation, to whoever obtains them.
 
+mod asked;
 mod issuers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use myriad_api::ObjectKey;
 use myriad_translate::{Difference, StatedIssuer, Wish};
 use tokio::sync::{Notify, watch};
 
+use asked::Asked;
+pub use asked::WantedCertificate;
 use issuers::Issuers;
 pub use issuers::{ISSUER, ISSUERS_MAX, IssuerNews};
 
-/// The most Secrets that are told of at once; the others follow.
+/// The most Secrets that are told of at once, and about the most names of theirs; the others
+/// follow.
 const NEWS_MAX: usize = 4_096;
 
 /// The wishes of now, and which of them have changed. Cheap to clone; clones are one list.
@@ -27,25 +30,11 @@ pub struct Wishes {
 
 #[derive(Default)]
 struct State {
-    by_secret: BTreeMap<Arc<str>, BTreeSet<Arc<Wish>>>,
+    by_secret: BTreeMap<Arc<str>, Asked>,
     changed: BTreeSet<Arc<str>>,
     issuers: Issuers,
     /// Whether the first list is complete, so that what is not wanted is known.
     is_complete: bool,
-}
-
-/// A certificate that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WantedCertificate {
-    /// The names that it is to have, sorted: what a wildcard among them covers is left out, which
-    /// authorities refuse beside it.
-    pub names: Vec<Box<str>>,
-    /// The issuer; where objects name several, the first in order.
-    pub issuer: Box<str>,
-    /// The objects that ask for it.
-    pub objects: Vec<ObjectKey>,
-    /// Whether it is the second for its hosts, of RSA beside one of ECDSA.
-    pub is_second: bool,
 }
 
 /// News of wishes and issuers.
@@ -75,9 +64,9 @@ impl Wishes {
             is_other
         });
         for wish in wishes.removed {
-            if let Some(wishes) = state.by_secret.get_mut(&wish.secret) {
-                wishes.remove(&wish);
-                if wishes.is_empty() {
+            if let Some(asked) = state.by_secret.get_mut(&wish.secret) {
+                asked.remove(&wish);
+                if asked.is_empty() {
                     state.by_secret.remove(&wish.secret);
                 }
             }
@@ -85,8 +74,8 @@ impl Wishes {
         }
         for wish in wishes.added {
             state.changed.insert(wish.secret.clone());
-            let wishes = state.by_secret.entry(wish.secret.clone()).or_default();
-            wishes.insert(wish);
+            let asked = state.by_secret.entry(wish.secret.clone()).or_default();
+            asked.insert(wish);
         }
         drop(state);
         self.news.notify_one();
@@ -114,7 +103,7 @@ impl Wishes {
 
     /// The certificate that is wanted in a Secret.
     pub fn wanted(&self, secret: &str) -> Option<WantedCertificate> {
-        WantedCertificate::of(self.lock().by_secret.get(secret)?)
+        self.lock().by_secret.get(secret)?.wanted()
     }
 
     /// Waits for news and takes them. Dropping the future loses nothing. For one task at a time.
@@ -140,19 +129,21 @@ impl Wishes {
     fn take(&self) -> ChangedWishes {
         let mut state = self.lock();
         let issuers = state.issuers.take();
-        let mut changed = std::mem::take(&mut state.changed);
-        if let Some(rest) = changed.iter().nth(NEWS_MAX).cloned() {
-            state.changed = changed.split_off(&rest);
+        let (mut changed, mut names) = (Vec::new(), 0);
+        // Whoever waits for the lock waits for so much.
+        while names < NEWS_MAX
+            && let Some(secret) = state.changed.pop_first()
+        {
+            let wanted = state.by_secret.get(&secret).and_then(Asked::wanted);
+            names += wanted.as_ref().map_or(1, |it| it.names.len().max(1));
+            changed.push((secret, wanted));
+        }
+        if !state.changed.is_empty() {
             self.news.notify_one();
         }
-        let wanted = |secret: Arc<str>| {
-            let wishes = state.by_secret.get(&secret);
-            let wanted = wishes.and_then(WantedCertificate::of);
-            (secret, wanted)
-        };
         ChangedWishes {
             issuers,
-            changed: changed.into_iter().map(wanted).collect(),
+            changed,
             is_complete: state.is_complete && state.changed.is_empty(),
         }
     }
@@ -162,42 +153,13 @@ impl Wishes {
     }
 }
 
-impl WantedCertificate {
-    fn of(wishes: &BTreeSet<Arc<Wish>>) -> Option<WantedCertificate> {
-        let issuer = wishes.iter().map(|wish| &wish.issuer).min()?.clone();
-        let names = wishes.iter().map(|wish| wish.host.name().into());
-        let objects = wishes.iter().map(|wish| wish.object.clone());
-        let (mut names, objects): (BTreeSet<Box<str>>, BTreeSet<ObjectKey>) =
-            (names.collect(), objects.collect());
-        leave_covered(&mut names);
-        Some(WantedCertificate {
-            names: names.into_iter().collect(),
-            issuer,
-            objects: objects.into_iter().collect(),
-            is_second: wishes.iter().any(|wish| wish.is_second),
-        })
-    }
-}
-
-/// Leaves out the names that wildcards among them cover.
-fn leave_covered(names: &mut BTreeSet<Box<str>>) {
-    let parents = names.iter().filter_map(|name| name.strip_prefix("*."));
-    let parents: BTreeSet<Box<str>> = parents.map(Box::from).collect();
-    if parents.is_empty() {
-        return;
-    }
-    names.retain(|name| {
-        let parent = name.split_once('.').map(|(_, parent)| parent);
-        name.starts_with('*') || !parent.is_some_and(|parent| parents.contains(parent))
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use myriad_api::{ObjectKey, ObjectKind};
     use myriad_model::Host;
+    use myriad_pki::acme::NAMES_MAX;
     use myriad_translate::{Difference, StatedIssuer, Wish};
 
     use super::{IssuerNews, NEWS_MAX, Wishes};
@@ -300,6 +262,29 @@ mod tests {
             assert_eq!(news.changed.len(), told);
             assert_eq!(news.is_complete, told == 5);
         }
+    }
+
+    #[tokio::test]
+    async fn secrets_with_many_names_are_told_fewer_at_a_time() {
+        let wishes = Wishes::default();
+        let secrets = 0..100;
+        let added = secrets.flat_map(|secret| {
+            let secret = format!("shop/{secret}");
+            (0..NAMES_MAX).map(move |host| wish(&secret, &format!("h{host}.example")))
+        });
+        let added: Vec<Arc<Wish>> = added.collect();
+        let removed = Vec::new();
+        wishes.change(Difference { added, removed }, Difference::default());
+        let (mut told, mut rounds) = (0, 0);
+        while told < 100 {
+            let news = wishes.next().await;
+            let wanted = news.changed.iter().filter_map(|(_, it)| it.as_ref());
+            let names: usize = wanted.map(|it| it.names.len()).sum();
+            assert!(names < NEWS_MAX + NAMES_MAX, "{names}");
+            told += news.changed.len();
+            rounds += 1;
+        }
+        assert_eq!((told, rounds), (100, 3));
     }
 
     #[tokio::test]

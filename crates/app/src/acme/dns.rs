@@ -3,6 +3,7 @@
 
 mod ask;
 mod persist;
+mod places;
 #[cfg(test)]
 mod tests;
 mod texts;
@@ -11,10 +12,8 @@ mod update;
 mod webhook;
 mod zone;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_base::clock;
@@ -22,10 +21,10 @@ use myriad_pki::acme::{
     AcmeIssuer, ChallengeKind, DnsRecord, DnsSolver, Millis, Order, StepOutcome, StepTrouble,
 };
 use myriad_proxy::Names;
-use tokio::sync::Semaphore;
 
 pub use self::texts::TextFinder;
 
+use self::places::Places;
 use self::update::{TextChange, update};
 use self::webhook::{RecordAction, Webhooks};
 use self::zone::{Finder, Spot, is_below};
@@ -44,20 +43,18 @@ const SEEN_AFTER_MAX: Millis = 600_000;
 const SEEN_PAUSE_MIN: Millis = 200;
 const SEEN_PAUSE_MAX: Millis = 15_000;
 
-/// The most updates at a time at one server, and requests at one webhook.
-const CHANGES_MAX: usize = 16;
-
 /// How long a step may take in all.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An issuer, and the namespace for whose certificate something is asked.
+type Asker<'a> = (&'a AcmeIssuer, &'a str);
 
 /// Sets records.
 pub(super) struct Records {
     names: Names,
     finder: Finder,
     webhooks: Webhooks,
-    /// The places at servers, which bear few connections, and at webhooks: one that is slow holds
-    /// up no other.
-    places: RefCell<HashMap<Box<str>, Arc<Semaphore>>>,
+    places: Places,
 }
 
 impl Records {
@@ -72,7 +69,7 @@ impl Records {
         Records {
             finder: Finder::new(names.clone(), recursors, port),
             webhooks: Webhooks::new(client, names.clone()),
-            places: RefCell::default(),
+            places: Places::default(),
             names,
         }
     }
@@ -89,7 +86,7 @@ impl Records {
     ) -> Result<Vec<DnsRecord>, StepTrouble> {
         match &*names_by(issuer, order, ChallengeKind::Dns) {
             [] => Ok(Vec::new()),
-            names => in_time(self.prove(issuer, names)).await,
+            names => in_time(self.prove(asker(issuer, order), names)).await,
         }
     }
 
@@ -106,7 +103,7 @@ impl Records {
         if !order.is_set() {
             return Ok(StepOutcome::Answered);
         }
-        match in_time(self.set(issuer, &order.records)).await? {
+        match in_time(self.set(asker(issuer, order), &order.records)).await? {
             None => Ok(StepOutcome::Answered),
             Some(_) if age < SEEN_AFTER_MAX => {
                 let pause = (age / 8).clamp(SEEN_PAUSE_MIN, SEEN_PAUSE_MAX);
@@ -124,11 +121,8 @@ impl Records {
     ///
     /// # Errors
     /// They cannot, and why.
-    async fn prove(
-        &self,
-        issuer: &AcmeIssuer,
-        names: &[&str],
-    ) -> Result<Vec<DnsRecord>, StepTrouble> {
+    async fn prove(&self, asker: Asker<'_>, names: &[&str]) -> Result<Vec<DnsRecord>, StepTrouble> {
+        let (issuer, _) = asker;
         let found = self.locate(issuer, names).await?;
         let records: Vec<DnsRecord> = found.into_iter().map(|(record, _)| record).collect();
         if let Some(DnsSolver::Update { .. }) = issuer.dns {
@@ -137,7 +131,7 @@ impl Records {
                 ..record.clone()
             });
             let trials: Vec<DnsRecord> = trials.collect();
-            self.change(issuer, &trials, &[true, false]).await?;
+            self.change(asker, &trials, &[true, false]).await?;
         }
         Ok(records)
     }
@@ -148,9 +142,10 @@ impl Records {
     /// They cannot be set, or belong elsewhere by now.
     async fn set(
         &self,
-        issuer: &AcmeIssuer,
+        asker: Asker<'_>,
         records: &[DnsRecord],
     ) -> Result<Option<String>, StepTrouble> {
+        let (issuer, _) = asker;
         let names: Vec<&str> = records.iter().map(|record| &*record.name).collect();
         let found = self.locate(issuer, &names).await?;
         let mut wanted: Vec<(Spot, Box<str>)> = Vec::new();
@@ -168,7 +163,7 @@ impl Records {
         if self.finder.asks_zones() && self.finder.show(&wanted).await.is_ok() {
             return Ok(None);
         }
-        self.change(issuer, records, &[true]).await?;
+        self.change(asker, records, &[true]).await?;
         Ok(self.finder.show(&wanted).await.err())
     }
 
@@ -177,9 +172,18 @@ impl Records {
     ///
     /// # Errors
     /// They cannot be removed now.
-    pub(super) async fn remove(
+    pub(super) async fn remove_order(
         &self,
         issuer: Option<&AcmeIssuer>,
+        order: &Order,
+    ) -> Result<(), StepTrouble> {
+        let asker = issuer.map(|issuer| asker(issuer, order));
+        self.remove(asker, &order.records).await
+    }
+
+    async fn remove(
+        &self,
+        asker: Option<Asker<'_>>,
         records: &[DnsRecord],
     ) -> Result<(), StepTrouble> {
         let set: Vec<DnsRecord> = records
@@ -187,11 +191,11 @@ impl Records {
             .filter(|record| record.value.is_some())
             .cloned()
             .collect();
-        let issuer = issuer.filter(|issuer| issuer.dns.is_some() && !set.is_empty());
-        let Some(issuer) = issuer else {
+        let asker = asker.filter(|(issuer, _)| issuer.dns.is_some() && !set.is_empty());
+        let Some(asker) = asker else {
             return Ok(());
         };
-        let removed = in_time(self.change(issuer, &set, &[false])).await;
+        let removed = in_time(self.change(asker, &set, &[false])).await;
         removed.inspect_err(|trouble| {
             let names: BTreeSet<&str> = set.iter().map(|record| &*record.fqdn).collect();
             tracing::warn!(?names, ?trouble, "records of DNS are not removed");
@@ -262,19 +266,16 @@ impl Records {
         Ok(found)
     }
 
-    /// Adds and removes records, in this order.
+    /// Adds and removes records, in this order, with a place for each zone or record.
     async fn change(
         &self,
-        issuer: &AcmeIssuer,
+        asker: Asker<'_>,
         records: &[DnsRecord],
         order: &[bool],
     ) -> Result<(), StepTrouble> {
+        let (issuer, namespace) = asker;
         let solver = issuer.dns.as_ref().ok_or_else(no_solver)?;
-        let places = self.places_at(match solver {
-            DnsSolver::Update { server, .. } => server,
-            DnsSolver::Webhook(webhook) => webhook.url.as_deref().unwrap_or_default(),
-        });
-        let _place = places.acquire().await;
+        let at = place_of(asker, solver);
         match solver {
             DnsSolver::Update { server, key, .. } => {
                 let servers = self.servers(server, issuer.is_tenants).await?;
@@ -288,12 +289,14 @@ impl Records {
                         })
                     });
                     let changes: Vec<TextChange<'_>> = changes.collect();
+                    let _place = self.places.come(&at, namespace).await;
                     let updated = update(&servers, key, zone, &changes).await;
                     updated.map_err(|error| unchanged(server, zone, &error.to_string()))?;
                 }
             }
             DnsSolver::Webhook(webhook) => {
                 for record in records {
+                    let _place = self.places.come(&at, namespace).await;
                     for is_added in order {
                         let action = match is_added {
                             true => RecordAction::Present,
@@ -307,20 +310,6 @@ impl Records {
             }
         }
         Ok(())
-    }
-
-    fn places_at(&self, server: &str) -> Arc<Semaphore> {
-        let mut places = self.places.borrow_mut();
-        if let Some(places) = places.get(server) {
-            return places.clone();
-        }
-        // Those that nobody uses, once for as many as there are.
-        if places.len().is_power_of_two() {
-            places.retain(|_, places| Arc::strong_count(places) > 1);
-        }
-        let made = Arc::new(Semaphore::new(CHANGES_MAX));
-        places.insert(server.into(), made.clone());
-        made
     }
 
     /// The addresses of a server that takes updates.
@@ -341,6 +330,28 @@ impl Records {
             false => border.admits(*address),
         };
         Ok(found.filter(admitted).collect())
+    }
+}
+
+/// The issuer of an order, and the namespace of its certificate. Those on demand have one together.
+fn asker<'a>(issuer: &'a AcmeIssuer, order: &'a Order) -> Asker<'a> {
+    let namespace = order.id.split_once('/');
+    (issuer, namespace.map_or("", |(namespace, _)| namespace))
+}
+
+/// The name of the places at a server or a webhook: a tenant's issuer has places of its own, though
+/// it names those of others.
+fn place_of((issuer, namespace): Asker<'_>, solver: &DnsSolver) -> String {
+    let server = match solver {
+        DnsSolver::Update { server, .. } => String::from(&**server),
+        DnsSolver::Webhook(webhook) => match &webhook.url {
+            Some(url) => String::from(&**url),
+            None => format!("{} {}", webhook.group, webhook.solver),
+        },
+    };
+    match issuer.is_tenants {
+        true => format!("{namespace} {server}"),
+        false => server,
     }
 }
 

@@ -13,8 +13,8 @@ use myriad_pki::acme::clerk::{
     self, Account, BodyWrapper, BytesResponse, HttpClient, HttpError, OpenedAccount,
 };
 use myriad_pki::acme::{
-    AcmeIssuer, ChallengeKind, Directory, KeyKind, Order, OrderStage, StepOutcome, StepTrouble,
-    TaskStep,
+    AcmeIssuer, ChallengeKind, Directory, KeyKind, Order, OrderKey, OrderStage, StepOutcome,
+    StepTrouble, TaskStep,
 };
 use serde_json::{Value, json};
 
@@ -121,6 +121,10 @@ fn issuer() -> AcmeIssuer {
     }
 }
 
+async fn own_key() -> Result<OrderKey, String> {
+    clerk::order_key(KeyKind::EcdsaP256)
+}
+
 /// The troubles of the steps of an order, and of a look at a window.
 async fn troubles(authority: Scripted) -> Vec<StepTrouble> {
     let account = authority.account().await;
@@ -128,7 +132,7 @@ async fn troubles(authority: Scripted) -> Vec<StepTrouble> {
     let url = format!("{URL}/order/1");
     let placed = account.place(&order, &issuer, None).await;
     let accepted = account.accept(&url, &order.names, &issuer).await;
-    let looked = account.look((&*url, 0), &order.names, KeyKind::EcdsaP256);
+    let looked = account.look((&*url, 0), &order.names, own_key);
     let looked = looked.await;
     let window = account.window("aki.serial").await;
     let all = [placed, accepted, looked, window].into_iter();
@@ -200,7 +204,7 @@ async fn a_name_whose_caa_forbids_it_is_refused_in_the_words_of_the_authority() 
     });
     let account = later.account().await;
     let url = format!("{URL}/order/1");
-    let looked = account.look((&*url, 0), &order.names, KeyKind::EcdsaP256);
+    let looked = account.look((&*url, 0), &order.names, own_key);
     let refused = StepTrouble::Refused(format!("a.example: {forbids} (caa)"));
     assert_eq!(looked.await.expect_err("it is refused"), refused);
 }

@@ -5,12 +5,16 @@
 //! whoever else orders at the same authority. Steps at those of one namespace have few places, and
 //! those of all namespaces some, so that authorities which do not answer hold up nobody else.
 
+mod keys;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use myriad_pki::acme::{Order, Task, TaskStep};
+use myriad_pki::acme::{KeyKind, Order, OrderKey, Task, TaskStep};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use keys::KeyTurns;
 
 /// The most steps at a time at the authorities of one namespace.
 const LANE_STEPS_MAX: usize = 8;
@@ -43,6 +47,7 @@ pub(super) fn namespace_of(directory: &str) -> Option<&str> {
 pub(super) struct Lanes {
     all: Arc<Semaphore>,
     by_namespace: RefCell<BTreeMap<Box<str>, Arc<Semaphore>>>,
+    keys: KeyTurns,
 }
 
 /// A place, for as long as a step takes.
@@ -56,6 +61,7 @@ impl Default for Lanes {
         Lanes {
             all: Arc::new(Semaphore::new(ALL_STEPS_MAX)),
             by_namespace: RefCell::default(),
+            keys: KeyTurns::default(),
         }
     }
 }
@@ -77,6 +83,12 @@ impl Lanes {
             _own: own,
             _of_all: of_all,
         })
+    }
+
+    /// A new key for the certificate of a Secret, once it is the turn of its namespace where one
+    /// takes long to make; or words about why there is none.
+    pub(super) async fn key(&self, id: &str, kind: KeyKind) -> Result<OrderKey, String> {
+        self.keys.make(id, kind).await
     }
 
     fn lane(&self, namespace: &str) -> Arc<Semaphore> {

@@ -348,7 +348,7 @@ impl Steps {
     /// Removes the records that were set for an order.
     async fn clean(&self, order: &Order) -> Outcome {
         let issuer = self.issuer(order).ok();
-        let removed = self.records.remove(issuer.as_deref(), &order.records);
+        let removed = self.records.remove_order(issuer.as_deref(), order);
         removed.await?;
         Ok(StepOutcome::Cleaned)
     }
@@ -364,7 +364,8 @@ impl Steps {
                 let is_second = self.seconds.borrow().contains(&order.id);
                 let kind = issuer.key.of_certificate(is_second);
                 let asked = (&*placed.url, age);
-                account.look(asked, &order.names, kind).await
+                let make = async || self.lanes.key(&order.id, kind).await;
+                account.look(asked, &order.names, make).await
             }
         };
         self.judged(task, (&directory, &opened), outcome).await

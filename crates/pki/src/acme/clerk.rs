@@ -68,6 +68,15 @@ pub fn account_key() -> Result<OrderKey, StepTrouble> {
     Ok(OrderKey::new(key.secret_pkcs8_der().to_vec()))
 }
 
+/// A new private key for a certificate, in PKCS#8 DER. One of RSA takes a good part of a second.
+///
+/// # Errors
+/// The cryptographic library refuses; its words.
+pub fn order_key(kind: KeyKind) -> Result<OrderKey, String> {
+    let key = new_key(kind).map_err(|error| error.to_string())?;
+    Ok(OrderKey::new(key.serialize_der()))
+}
+
 /// Opens the account of a text that was kept.
 ///
 /// # Errors
@@ -279,7 +288,8 @@ impl Account {
     }
 
     /// Looks at what the authority says to the answers for these names, so long after the order was
-    /// placed. Once it is content, the certificate gets a key of a kind.
+    /// placed. Once it is content, the certificate gets a key, which the caller makes: see
+    /// [`order_key`].
     ///
     /// # Errors
     /// See [`StepTrouble`].
@@ -287,24 +297,24 @@ impl Account {
         &self,
         (url, age): (&str, Millis),
         names: &[Box<str>],
-        kind: KeyKind,
+        make: impl AsyncFn() -> Result<OrderKey, String>,
     ) -> Result<StepOutcome, StepTrouble> {
-        retried(|| self.try_look((url, age), names, kind)).await
+        retried(|| self.try_look((url, age), names, &make)).await
     }
 
     async fn try_look(
         &self,
         (url, age): (&str, Millis),
         names: &[Box<str>],
-        kind: KeyKind,
+        make: &impl AsyncFn() -> Result<OrderKey, String>,
     ) -> Result<StepOutcome, StepError> {
         let mut order = self.0.order(url.to_owned()).await?;
         match order.state().status {
             OrderStatus::Invalid => Err(refused(&mut order, names).await),
             OrderStatus::Pending => Ok(StepOutcome::Pending(pause(age))),
             OrderStatus::Ready => {
-                let key = new_key(kind).map_err(|error| StepError::Local(error.to_string()))?;
-                Ok(StepOutcome::Ready(OrderKey::new(key.serialize_der())))
+                let key = make().await.map_err(StepError::Local)?;
+                Ok(StepOutcome::Ready(key))
             }
             // Its key is gone with whoever asked for it.
             OrderStatus::Processing | OrderStatus::Valid => Err(StepError::Lost(

@@ -23,12 +23,16 @@ use crate::store::AtRest;
 /// The bytes of a Secret that count for one certificate, begun ones too.
 const SECRET_BYTES: u64 = 4 << 10;
 
+/// The bytes that each user of a Secret counts for beside the name and the hash: about what the two
+/// texts take in a list.
+const USER_BYTES: usize = 64;
+
 /// The bytes of an object that is packed which count for nothing. Most take less, and of these
 /// none needs an entry in a ledger that counts towards another bound.
 const FREE_BYTES: u64 = 2 << 10;
 
-/// The bytes that a small object counts for where it counts towards no other bound: about what it
-/// takes with its places in indexes. By default a namespace may have 262,144 of them.
+/// The bytes that a small object counts for where it may count towards no other bound: about what
+/// it takes with its places in indexes. By default a namespace may have 262,144 of them.
 const LEAST_BYTES: u64 = 1 << 10;
 
 /// The ports of a Service that count for nothing. Most have no more.
@@ -304,15 +308,14 @@ fn blank(meta: &Meta) -> Meta {
 
 /// The bytes of memory that an object counts for.
 fn memory_of(object: &Object) -> u64 {
-    if object.bytes() > 0 {
-        return u64::from(object.bytes());
-    }
-    let packed = AtRest::bytes_of(object) as u64;
-    let beyond = packed.saturating_sub(FREE_BYTES);
+    let bytes = match object.bytes() {
+        0 => (AtRest::bytes_of(object) as u64).saturating_sub(FREE_BYTES),
+        bytes => u64::from(bytes),
+    };
     match object {
-        Object::Service(_) | Object::ConfigMap(_) | Object::Pod(_) => beyond.max(LEAST_BYTES),
-        // An Ingress has a route and an EndpointSlice an endpoint, however small it is.
-        _ => beyond,
+        // They count in routes and endpoints for one, however small they are.
+        Object::Ingress(_) | Object::EndpointSlice(_) | Object::WorkloadEntry(_) => bytes,
+        _ => bytes.max(LEAST_BYTES),
     }
 }
 
@@ -343,7 +346,7 @@ fn of_secret(secret: &Secret) -> u64 {
         bytes += certificates.map(|it| it.len()).sum::<usize>();
         let users = trust.users.expose().iter();
         bytes += users
-            .map(|(name, hash)| name.len() + hash.len())
+            .map(|(name, hash)| USER_BYTES + name.len() + hash.len())
             .sum::<usize>();
     }
     bytes += secret.keys.as_ref().map_or(0, |keys| keys.bytes());
@@ -376,8 +379,8 @@ mod tests {
                 keys: None,
             })
         };
-        // 64 bytes for each user.
-        for (users, weight_of_them) in [(0, 1), (64, 1), (65, 2), (10_000, 157)] {
+        // 64 bytes for each user, and as many beside them.
+        for (users, weight_of_them) in [(0, 1), (32, 1), (33, 2), (10_000, 313)] {
             assert_eq!(weight(users), weight_of_them, "{users}");
         }
     }

@@ -288,7 +288,9 @@ mod tests {
         assert!(!are_usable(&bad) && made(&bad).resources.is_empty());
         let many = users(UsersForm::File, &vec![GOOD; Users::MAX]);
         assert!(are_usable(&many) && made(&many).findings.is_empty());
-        let too_many = users(UsersForm::File, &vec![GOOD; Users::MAX + 1]);
+        // As many are kept of a Secret that has more.
+        assert_eq!(ApiUsers::KEPT_MAX, Users::MAX + 1);
+        let too_many = users(UsersForm::File, &vec![GOOD; ApiUsers::KEPT_MAX]);
         assert!(!are_usable(&too_many) && made(&too_many).resources.is_empty());
     }
 

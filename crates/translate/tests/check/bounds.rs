@@ -273,31 +273,45 @@ fn objects_of_a_few_kib_count_in_sum_beyond_what_is_free() {
     }
 }
 
+/// The text of a small object of a kind.
+fn small(kind: ObjectKind, number: usize, namespace: &str) -> String {
+    let version = kind.api_version();
+    let rest = match kind {
+        ObjectKind::EndpointSlice => "addressType: IPv4\nendpoints: []\nports: []",
+        ObjectKind::Secret => "type: Opaque\ndata: {}",
+        ObjectKind::ConfigMap => "data: {}",
+        ObjectKind::DestinationRule => "spec: {host: web}",
+        ObjectKind::ServiceEntry => "spec: {hosts: [web.example]}",
+        _ => "spec: {}",
+    };
+    let kind = kind.as_str();
+    format!(
+        "apiVersion: {version}\nkind: {kind}\nmetadata: {{namespace: {namespace}, name: \
+         o{number:03}, creationTimestamp: 2025-01-01T00:00:00Z}}\n{rest}\n"
+    )
+}
+
 #[test]
 fn however_small_objects_are_a_namespace_may_have_no_more_than_its_bound_says() {
-    let small = |kind: &str, number: usize, namespace: &str| {
-        let (version, rest) = match kind {
-            "Ingress" => ("networking.k8s.io/v1", "spec: {}"),
-            "EndpointSlice" => (
-                "discovery.k8s.io/v1",
-                "addressType: IPv4\nendpoints: []\nports: []",
-            ),
-            "Secret" => ("v1", "type: Opaque\ndata: {}"),
-            "ConfigMap" => ("v1", "data: {}"),
-            _ => ("v1", "spec: {}"),
-        };
-        format!(
-            "apiVersion: {version}\nkind: {kind}\nmetadata: {{namespace: {namespace}, name: \
-             o{number:03}, creationTimestamp: 2025-01-01T00:00:00Z}}\n{rest}\n"
-        )
-    };
     let kinds = [
-        "Service",
-        "ConfigMap",
-        "Pod",
-        "Ingress",
-        "EndpointSlice",
-        "Secret",
+        ObjectKind::Service,
+        ObjectKind::ConfigMap,
+        ObjectKind::Pod,
+        ObjectKind::Ingress,
+        ObjectKind::EndpointSlice,
+        ObjectKind::Secret,
+        ObjectKind::IstioGateway,
+        ObjectKind::VirtualService,
+        ObjectKind::DestinationRule,
+        ObjectKind::ServiceEntry,
+        ObjectKind::Sidecar,
+        ObjectKind::RequestAuthentication,
+        ObjectKind::PeerAuthentication,
+        ObjectKind::AuthorizationPolicy,
+        ObjectKind::Telemetry,
+        ObjectKind::ProxyConfig,
+        ObjectKind::EnvoyFilter,
+        ObjectKind::WasmPlugin,
     ];
     for kind in kinds {
         let mut engine = world::engine(Settings {
@@ -320,6 +334,7 @@ fn however_small_objects_are_a_namespace_may_have_no_more_than_its_bound_says() 
             };
             engine.apply(world::changes(&objects), world::NOW);
         }
+        let kind = kind.as_str();
         assert_eq!(beyond(&engine), 80, "{kind}");
         let told = findings(&engine).into_iter();
         let of_shop = format!("{kind} shop/");

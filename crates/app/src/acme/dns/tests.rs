@@ -8,7 +8,7 @@ use myriad_pki::acme::{
 use myriad_proxy::{BorderSettings, NameSettings, Names};
 
 use self::server::{DnsServer, SECRET, WebhookServer, key};
-use super::{Records, names_at_gateway, names_by};
+use super::{Records, asker, names_at_gateway, names_by, place_of};
 use crate::acme::http::Client;
 use crate::acme::testing;
 
@@ -67,7 +67,7 @@ async fn records_are_set_seen_and_removed_where_their_names_lead() {
     server.change(|it| it.alias("_acme-challenge.shop.example", "x.auth.example"));
     let (records, issuer) = (records(&server), issuer(update(&server, None)));
     let names = ["shop.example", "*.shop.example"];
-    let found = records.prove(&issuer, &names).await.unwrap();
+    let found = records.prove((&issuer, "shop"), &names).await.unwrap();
     let [record] = &*found else {
         panic!("{found:?}")
     };
@@ -80,14 +80,14 @@ async fn records_are_set_seen_and_removed_where_their_names_lead() {
 
     // The name and the wildcard have a text each.
     let set = valued(&found, &["one", "two"]);
-    assert_eq!(records.set(&issuer, &set).await.unwrap(), None);
+    assert_eq!(records.set((&issuer, "shop"), &set).await.unwrap(), None);
     server.change(|it| assert_eq!(it.texts_of("x.auth.example"), ["one", "two"]));
     server.change(|it| assert_eq!(it.updates, 2, "both at once"));
     // Once more changes nothing, and asks for no change.
-    assert_eq!(records.set(&issuer, &set).await.unwrap(), None);
+    assert_eq!(records.set((&issuer, "shop"), &set).await.unwrap(), None);
     server.change(|it| assert_eq!(it.updates, 2));
     for _ in 0..2 {
-        records.remove(Some(&issuer), &set).await.unwrap();
+        records.remove(Some((&issuer, "shop")), &set).await.unwrap();
         server.change(|it| assert!(it.texts.is_empty()));
     }
 }
@@ -96,16 +96,16 @@ async fn records_are_set_seen_and_removed_where_their_names_lead() {
 async fn what_is_not_there_is_not_kept_and_servers_of_zones_are() {
     let server = DnsServer::start(&[]).await;
     let (records, issuer) = (records(&server), issuer(update(&server, None)));
-    let proven = records.prove(&issuer, &["a.shop.example"]).await;
+    let proven = records.prove((&issuer, "shop"), &["a.shop.example"]).await;
     assert!(words(proven).contains("no name above it"));
     server.change(|it| it.zones.push("shop.example".to_owned()));
     let names = ["a.shop.example", "b.shop.example", "c.shop.example"];
-    let found = records.prove(&issuer, &names).await.unwrap();
+    let found = records.prove((&issuer, "shop"), &names).await.unwrap();
     assert_eq!(found.len(), 3);
     server.change(|it| assert_eq!(it.asked("NS"), 1, "the servers of one zone"));
     // Whoever leads elsewhere is followed at once.
     server.change(|it| it.alias("_acme-challenge.a.shop.example", "other.shop.example"));
-    let found = records.prove(&issuer, &names).await.unwrap();
+    let found = records.prove((&issuer, "shop"), &names).await.unwrap();
     assert_eq!(&*found[0].fqdn, "other.shop.example");
 }
 
@@ -118,7 +118,7 @@ async fn servers_of_zones_are_asked_only_where_endpoints_may_be() {
         records_within(&server, border),
         issuer(update(&server, None)),
     );
-    let proven = records.prove(&issuer, &["shop.example"]).await;
+    let proven = records.prove((&issuer, "shop"), &["shop.example"]).await;
     assert!(words(proven).contains("none of its servers has an address"));
     server.change(|it| assert_eq!(it.asked("CNAME"), 0));
 }
@@ -133,22 +133,22 @@ async fn names_that_lead_in_a_circle_or_out_of_the_zone_are_told_of() {
     });
     let zone = Some("shop.example.");
     let (records, issuer) = (records(&server), issuer(update(&server, zone)));
-    let circle = records.prove(&issuer, &["a.shop.example"]).await;
+    let circle = records.prove((&issuer, "shop"), &["a.shop.example"]).await;
     assert!(words(circle).contains("through more than 8 names"));
     // It is asked a few times, and no more.
     server.change(|it| assert!(it.asked("CNAME") <= 9, "{}", it.asked("CNAME")));
-    let outside = records.prove(&issuer, &["c.shop.example"]).await;
+    let outside = records.prove((&issuer, "shop"), &["c.shop.example"]).await;
     let outside = words(outside);
     assert!(outside.contains("c.other.example, which is not in the zone shop.example"));
-    let inside = records.prove(&issuer, &["d.shop.example"]).await;
+    let inside = records.prove((&issuer, "shop"), &["d.shop.example"]).await;
     assert_eq!(&*inside.unwrap()[0].zone, "shop.example");
-    let address = records.prove(&issuer, &["192.0.2.7"]).await;
+    let address = records.prove((&issuer, "shop"), &["192.0.2.7"]).await;
     assert!(words(address).contains("is an address"));
     let none = AcmeIssuer {
         dns: None,
         ..issuer.clone()
     };
-    let none = records.prove(&none, &["d.shop.example"]).await;
+    let none = records.prove((&none, "shop"), &["d.shop.example"]).await;
     assert!(words(none).contains("cannot set records"));
 }
 
@@ -164,7 +164,7 @@ async fn a_server_that_does_not_change_the_zone_is_told_of_in_its_words() {
     let server = DnsServer::start(&["shop.example"]).await;
     let (records, issuer) = (records(&server), issuer(update(&server, None)));
     let prove = async || {
-        let proven = records.prove(&issuer, &["shop.example"]).await;
+        let proven = records.prove((&issuer, "shop"), &["shop.example"]).await;
         words(proven)
     };
     server.change(|it| it.code = 5);
@@ -174,19 +174,19 @@ async fn a_server_that_does_not_change_the_zone_is_told_of_in_its_words() {
     assert!(prove().await.contains("not signed"));
     server.change(|it| it.is_signed = true);
     let stranger = with(&server.address.to_string(), "another");
-    let proven = records.prove(&stranger, &["shop.example"]).await;
+    let proven = records.prove((&stranger, "shop"), &["shop.example"]).await;
     assert!(words(proven).contains("NOTAUTH"));
     server.change(|it| assert_eq!(it.updates, 0));
     // Nobody listens there.
     let absent = with("127.0.0.1:1", SECRET);
-    let proven = records.prove(&absent, &["shop.example"]).await;
+    let proven = records.prove((&absent, "shop"), &["shop.example"]).await;
     assert!(words(proven).contains("does not answer"));
     // A tenant's issuer leads to public addresses alone.
     let tenants = AcmeIssuer {
         is_tenants: true,
         ..with(&server.address.to_string(), SECRET)
     };
-    let proven = records.prove(&tenants, &["shop.example"]).await;
+    let proven = records.prove((&tenants, "shop"), &["shop.example"]).await;
     assert!(words(proven).contains("no address that may be asked"));
 }
 
@@ -296,28 +296,78 @@ async fn a_webhook_sets_and_removes_records() {
     let records = records(&server);
     let url = format!("http://{}", hook.address);
     let issuer = issuer(DnsSolver::Webhook(webhook(&url)));
-    let found = records.prove(&issuer, &["*.shop.example"]).await;
+    let found = records.prove((&issuer, "shop"), &["*.shop.example"]).await;
     let found = found.unwrap();
     assert!(hook.asked().is_empty(), "nothing is tried out");
     let set = valued(&found, &["one", "two"]);
-    assert_eq!(records.set(&issuer, &set).await.unwrap(), None);
+    assert_eq!(records.set((&issuer, "shop"), &set).await.unwrap(), None);
     let place = "_acme-challenge.shop.example";
     server.change(|it| assert_eq!(it.texts_of(place), ["one", "two"]));
-    records.remove(Some(&issuer), &set).await.unwrap();
+    records.remove(Some((&issuer, "shop")), &set).await.unwrap();
     server.change(|it| assert!(it.texts.is_empty()));
     let asked = hook.asked();
     let path = "POST /apis/acme.example/v1alpha1/my-solver HTTP/1.1";
     assert_eq!(asked.len(), 4);
     assert!(asked.iter().all(|it| it.starts_with(path)), "{asked:?}");
     hook.fail("no such zone");
-    let refused = records.set(&issuer, &set).await;
+    let refused = records.set((&issuer, "shop"), &set).await;
     assert!(words(refused).contains("no such zone"));
     let count = hook.asked().len();
     let tenants = AcmeIssuer {
         is_tenants: true,
         ..issuer
     };
-    let refused = records.set(&tenants, &set).await;
+    let refused = records.set((&tenants, "shop"), &set).await;
     assert!(words(refused).contains("may not be asked"));
     assert_eq!(hook.asked().len(), count);
+}
+
+#[tokio::test]
+async fn a_namespace_with_all_the_places_that_it_may_have_holds_up_no_other() {
+    let server = DnsServer::start(&["shop.example"]).await;
+    let (records, issuer) = (records(&server), issuer(update(&server, None)));
+    let solver = issuer.dns.as_ref().unwrap();
+    let at = place_of((&issuer, "many"), solver);
+    let mut held = Vec::new();
+    for _ in 0..14 {
+        held.push(records.places.come(&at, "many").await.expect("a place"));
+    }
+    let names = ["a.shop.example", "b.shop.example"];
+    let proven = tokio::select! {
+        _ = records.prove((&issuer, "many"), &names) => panic!("it has more than its places"),
+        proven = records.prove((&issuer, "new"), &names) => proven,
+    };
+    assert_eq!(proven.unwrap().len(), 2);
+    held.clear();
+    let proven = records.prove((&issuer, "many"), &names).await;
+    assert_eq!(proven.unwrap().len(), 2);
+}
+
+#[test]
+fn the_places_of_issuers_of_tenants_are_their_own() {
+    let of_all = issuer(DnsSolver::Webhook(webhook("https://solver.example")));
+    let tenants = AcmeIssuer {
+        is_tenants: true,
+        ..issuer(DnsSolver::Webhook(webhook("https://solver.example")))
+    };
+    let at = |issuer: &AcmeIssuer, id: &str| {
+        let mut order = order(Vec::new());
+        order.id = id.into();
+        place_of(asker(issuer, &order), issuer.dns.as_ref().unwrap())
+    };
+    assert_eq!(at(&of_all, "shop/a"), at(&of_all, "blog/a"));
+    assert_eq!(at(&tenants, "shop/a"), at(&tenants, "shop/b"));
+    assert_ne!(at(&tenants, "shop/a"), at(&tenants, "blog/a"));
+    assert_ne!(at(&tenants, "shop/a"), at(&of_all, "shop/a"));
+    // Webhooks of the cluster are told apart by what they are called.
+    let of_group = |solver: &str| {
+        let webhook = DnsWebhook {
+            url: None,
+            solver: solver.into(),
+            ..webhook("")
+        };
+        let solver = DnsSolver::Webhook(webhook);
+        place_of((&of_all, "shop"), &solver)
+    };
+    assert_ne!(of_group("one"), of_group("two"));
 }
