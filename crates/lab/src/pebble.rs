@@ -133,6 +133,10 @@ impl Pebble {
         command.arg("-config").arg(config).arg("-strict");
         command.args(["-dnsserver", &settings.names.to_string()]);
         command.env("PEBBLE_VA_NOSLEEP", "1");
+        // Two new orders at once can wait for each other for ever in 2.10.1: one holds its
+        // authorization and wants the store, the other the reverse. On one processor they hardly
+        // ever meet there.
+        command.env("GOMAXPROCS", "1");
         command.env("PEBBLE_WFE_NONCEREJECT", settings.nonce_reject.to_string());
         // An authorization is asked for again each time, as authorities will soon have it.
         command.env("PEBBLE_AUTHZREUSE", "0");
