@@ -115,7 +115,7 @@ pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<()> {
 }
 
 /// Builds the binary.
-fn build(root: &Path, profile: &str) -> Result<PathBuf> {
+pub(crate) fn build(root: &Path, profile: &str) -> Result<PathBuf> {
     let mut build = Command::new("cargo");
     build.args(["build", "--locked", "--package", "myriad"]);
     build.args(["--profile", profile]);

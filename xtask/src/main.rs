@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 mod answers;
 mod cluster;
 mod codegen;
+mod conformance;
 mod image;
 mod istio;
 mod manifests;
@@ -64,6 +65,9 @@ enum Command {
         #[command(subcommand)]
         action: cluster::Action,
     },
+    /// Runs the official suite of Gateway API against our controller and proxies, as Pods of a
+    /// node; takes root.
+    Conformance(conformance::Wanted),
     /// Provides a program that Myriad is measured beside or with, and prints its path.
     Peer {
         /// Which one.
@@ -107,6 +111,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Codegen { check } => codegen::run(&root, check),
         Command::Manifests { check } => manifests::run(&root, &tool::cache_folder()?, check),
         Command::Cluster { action } => cluster::run(&root, action),
+        Command::Conformance(wanted) => conformance::run(&root, &wanted),
         Command::Image(wanted) => image::run(&root, &wanted),
         Command::Answers => answers::run(&root, &tool::cache_folder()?),
         Command::Peer { peer } => peer::run(&root, peer),

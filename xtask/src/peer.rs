@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::stages::setup;
 use crate::{istio, mongo};
+use myriad_lab::gateway_api;
 use myriad_lab::tool::{Tool, cache_folder, run_in};
 
 /// A peer that can be had.
@@ -26,6 +27,8 @@ pub(crate) enum Peer {
     Pymongo,
     /// The definitions of Istio's kinds, for a cluster.
     IstioDefinitions,
+    /// The definitions of Gateway API's kinds, with the experimental ones.
+    GatewayApiDefinitions,
 }
 
 const ENVOY: Tool = Tool {
@@ -54,6 +57,7 @@ pub(crate) fn provide(root: &Path, peer: Peer, cache: &Path) -> Result<PathBuf> 
         Peer::Mongo => mongo::server(root, cache),
         Peer::Pymongo => mongo::driver(root, cache),
         Peer::IstioDefinitions => istio::definitions(root, cache),
+        Peer::GatewayApiDefinitions => gateway_api::definitions(root, cache),
     }
 }
 

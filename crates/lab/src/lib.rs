@@ -2,7 +2,7 @@
 //! need.
 //!
 //! **Does** start API servers, make networks, answer names, start other proxies, and build and keep
-//! the programs for that.
+//! the programs for that, and the images.
 //! **Knows** the command lines of these programs, and where their pinned sources are.
 //! **Never** is part of the product, and never sees it: it is there before anything of it is built.
 #![allow(
@@ -17,6 +17,7 @@
 pub mod bind;
 pub mod cert_manager;
 pub mod cluster;
+pub mod gateway_api;
 pub mod image;
 pub mod name_server;
 pub mod network;

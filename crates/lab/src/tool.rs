@@ -133,6 +133,27 @@ pub fn download_go(module: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder.map(PathBuf::from).unwrap_or_default())
 }
 
+/// The documents of all YAML files of a folder in their order, as one text. What `kustomize` reads
+/// beside them is no object.
+pub(crate) fn documents(folder: &Path) -> Result<String> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    paths.retain(|path| {
+        let is_yaml = path.extension().is_some_and(|it| it == "yaml");
+        is_yaml && !path.ends_with("kustomization.yaml")
+    });
+    paths.sort();
+    let mut text = String::new();
+    for path in paths {
+        let file = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        text.push_str("---\n");
+        text.push_str(&file);
+    }
+    Ok(text)
+}
+
 /// Runs a command to its end, with our output and without input.
 ///
 /// # Errors
@@ -189,5 +210,20 @@ mod tests {
         assert_eq!(path, cache.path().join("tool-1/bin/tool"));
         let again = tool.provide(cache.path(), |_| unreachable!("it is there"));
         assert_eq!(again.expect("kept"), path);
+    }
+
+    #[test]
+    fn documents_are_the_files_of_their_folder_in_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in [
+            ("b.yaml", "b: 1\n"),
+            ("a.yaml", "a: 1\n"),
+            ("kustomization.yaml", "resources: [a.yaml]\n"),
+            ("c.txt", "c"),
+        ] {
+            fs::write(folder.path().join(name), text).expect("a file");
+        }
+        let text = documents(folder.path()).expect("documents");
+        assert_eq!(text, "---\na: 1\n---\nb: 1\n");
     }
 }

@@ -220,9 +220,9 @@ pub(super) fn load(folder: &Folder, archive: &Path) -> Result<()> {
     images(folder, &["import".as_ref(), archive.as_os_str()])
 }
 
-/// Gives an image on all nodes another name.
+/// Gives an image on all nodes another name, whatever had it.
 pub(super) fn tag(folder: &Folder, image: &str, name: &str) -> Result<()> {
-    images(folder, &["tag", image, name].map(OsStr::new))
+    images(folder, &["tag", "--force", image, name].map(OsStr::new))
 }
 
 /// Asks containerd on all nodes for something about images.

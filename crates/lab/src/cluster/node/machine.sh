@@ -157,6 +157,8 @@ authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
+# As many as there are addresses: those of a proxy for each of many Gateways are among them.
+maxPods: 250
 # Tests look at changes of ConfigMaps and Secrets, and wait for each.
 configMapAndSecretChangeDetectionStrategy: Watch
 END
