@@ -34,7 +34,7 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 13] = [
+const VARIANTS: [Variant; 15] = [
     Variant {
         settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
         lines: &["kind: DaemonSet", "kind: PodMonitor"],
@@ -74,16 +74,20 @@ const VARIANTS: [Variant; 13] = [
         ],
         lines: &[
             "- --default-certificate=a/b",
+            "- --gateway-api=auto",
             "- --regexes-per-host=1000000",
+            "resources: [gatewayclasses]",
         ],
     },
     Variant {
         settings: &[
             "watchConfigMaps=true",
+            "gatewayApi.enabled=false",
             "secrets=tls",
             "hsts=max-age=60; preload",
         ],
         lines: &[
+            "- --gateway-api=off",
             "- --watch-configmaps",
             "- --secrets=tls",
             "- \"--hsts=max-age=60; preload\"",
@@ -172,6 +176,47 @@ const VARIANTS: [Variant; 13] = [
             "- --host-proof=gateway.example.com",
             "- --resolver=192.0.2.1",
             "resourceNames: [myriad-host-proofs]",
+        ],
+    },
+    Variant {
+        settings: &[
+            "gatewayApi.createClass=always",
+            "gatewayApi.mode=dedicated",
+            "gatewayApi.deployments.enabled=true",
+            "gatewayApi.deployments.proxy.replicas=3",
+            "gatewayApi.deployments.metadata.allow={example.com/}",
+            "gatewayApi.deployments.addresses={192.0.2.0/24}",
+            "proxy.standardMetrics=true",
+        ],
+        lines: &[
+            "kind: GatewayClass",
+            "controllerName: myriad.dev/gateway-controller",
+            "parametersRef: {group: \"\", kind: ConfigMap, name: myriad-gateway-class, namespace: \
+             myriad}",
+            "myriad-gateway-mode: dedicated",
+            "- --gateway-deployments=/etc/myriad/gateway-template/template.yaml",
+            "name: myriad-controller-deployments",
+            "resources: [deployments]",
+            "resources: [networkpolicies]",
+            "allow: [\"example.com/\"]",
+            "addresses: [\"192.0.2.0/24\"]",
+            "adminFrom: [{\"namespaceSelector\":{\"matchLabels\":{\"kubernetes.io/metadata.name\":\
+             \"monitoring\"}}}]",
+            "resourceNames: [myriad-gateway-ca]",
+            "roots: myriad-gateway-ca",
+            "replicas: 3",
+            "configMap: {name: myriad-gateway-ca}",
+            "- --workload=$(POD_NAMESPACE)/$(POD_ACCOUNT)",
+            "app.kubernetes.io/component: gateway-proxy",
+        ],
+    },
+    Variant {
+        settings: &["namespaces={shop}", "liveAnnotations=true"],
+        lines: &[
+            "- --live-annotations",
+            "name: myriad-controller-live-annotations",
+            "namespace: shop",
+            "verbs: [patch]",
         ],
     },
     Variant {

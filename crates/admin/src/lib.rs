@@ -1,20 +1,21 @@
 //! The door for operators: health, readiness, metrics, dumps.
 //!
 //! **Does** serve the pages that it is handed as closures, on an address of its own, to those who
-//! call it by that address; and lends its server to others that few callers ask.
+//! call it by that address, one at a time beside the thread that says how the process is; and lends
+//! its server to others that few callers ask.
 //! **Knows** HTTP and the paths `/healthz` and `/readyz`.
 //! **Never** sees an object, a resource or a secret: what a page shows is decided by who hands
 //! it in.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode, header};
 use myriad_base::drain::Drained;
 use myriad_base::readiness::Readiness;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 mod bodies;
 mod caller;
@@ -26,9 +27,16 @@ pub mod turns;
 pub use caller::Hosts;
 
 use self::server::{Answering, Question, Server, status, text, typed};
+use self::turns::Turns;
 
 /// The largest body of a request for a page; none of them reads it.
 const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// The longest wait for a turn. How many wait is bounded by the connections of the server.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The answer to whoever has waited for so long.
+const CROWDED: &str = "others are being answered; come again\n";
 
 /// The answer to a request for a name that the admin address does not have.
 const MISDIRECTED: &str = "this address is called by an IP address, localhost or a name that \
@@ -38,8 +46,9 @@ const MISDIRECTED: &str = "this address is called by an IP address, localhost or
 pub struct Page {
     /// The path, starting with a slash.
     pub path: &'static str,
-    /// Makes the body, behind its `Content-Type`, out of the `Accept` of the request. Runs on the
-    /// admin thread and must not wait for the control loop.
+    /// Makes the body, behind its `Content-Type`, out of the `Accept` of the request. Runs on a
+    /// thread of its own and must not wait for the control loop; one page is rendered at a time, in
+    /// turns of the addresses that ask.
     pub render: Render,
 }
 
@@ -56,7 +65,8 @@ pub struct Form {
     /// browser sends elsewhere unasked.
     pub changes: bool,
     /// Makes the body, or says what is wrong with the question, out of the query of the request
-    /// as it came. Runs on a thread of its own and may take its time; one form answers at once.
+    /// as it came. Runs on a thread of its own and may take its time; one form answers at a time,
+    /// in turns of the addresses that ask.
     pub answer: Responder,
 }
 
@@ -69,8 +79,11 @@ pub struct Admin {
     readiness: Readiness,
     index: String,
     hosts: Hosts,
-    /// Held while a form answers: one who asks too often waits, and nobody else does.
-    answering: Arc<Semaphore>,
+    /// Taken while a page is rendered: health and readiness wait for none, and whoever asks too
+    /// often waits for itself.
+    rendering: Turns,
+    /// The same while a form answers.
+    answering: Turns,
 }
 
 /// The entry under a path.
@@ -78,7 +91,7 @@ enum Entry {
     Index,
     Health,
     Readiness,
-    Page(Page),
+    Page(Arc<Page>),
     Form(Arc<Form>),
 }
 
@@ -90,7 +103,8 @@ impl Admin {
             readiness,
             index: String::new(),
             hosts,
-            answering: Arc::new(Semaphore::new(1)),
+            rendering: Turns::default(),
+            answering: Turns::default(),
         };
         admin.add("/healthz", Entry::Health);
         admin.add("/readyz", Entry::Readiness);
@@ -100,7 +114,7 @@ impl Admin {
     /// One more page.
     #[must_use]
     pub fn page(mut self, page: Page) -> Self {
-        self.add(page.path, Entry::Page(page));
+        self.add(page.path, Entry::Page(Arc::new(page)));
         self
     }
 
@@ -161,12 +175,23 @@ impl Admin {
             Entry::Health => text(200, "ok\n"),
             Entry::Readiness => server::readiness(&self.readiness),
             Entry::Page(page) => {
-                let (content_type, body) = (page.render)(server::accept(question));
-                typed(200, content_type, body)
+                let (page, accept) = (page.clone(), server::accept(question).to_owned());
+                let render = move || (page.render)(&accept);
+                match in_turn(&self.rendering, server::source(question), render).await {
+                    Ok((content_type, body)) => typed(200, content_type, body),
+                    Err(refusal) => refusal,
+                }
             }
             Entry::Form(form) => {
-                let query = question.uri().query().unwrap_or_default();
-                answer_form(form.clone(), query.to_owned(), self.answering.clone()).await
+                let content_type = form.content_type;
+                let query = question.uri().query().unwrap_or_default().to_owned();
+                let form = form.clone();
+                let answer = move || (form.answer)(&query);
+                match in_turn(&self.answering, server::source(question), answer).await {
+                    Ok(Ok(body)) => typed(200, content_type, body),
+                    Ok(Err(problem)) => text(400, problem + "\n"),
+                    Err(refusal) => refusal,
+                }
             }
         }
     }
@@ -183,21 +208,24 @@ fn is_json(question: &Question) -> bool {
     content_type.is_some_and(|it| it.as_bytes() == b"application/json")
 }
 
-async fn answer_form(form: Arc<Form>, query: String, answering: Arc<Semaphore>) -> server::Answer {
-    let content_type = form.content_type;
-    let Ok(permit) = answering.acquire_owned().await else {
-        return status(StatusCode::SERVICE_UNAVAILABLE);
+/// Does work on a thread of its own, once it is the turn of the address that asks. It holds the
+/// turn to its end, though whoever asked has gone.
+async fn in_turn<T: Send + 'static>(
+    turns: &Turns,
+    address: IpAddr,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, server::Answer> {
+    let turn = tokio::time::timeout(TURN_WAIT_MAX, turns.take(address)).await;
+    let Ok(Some(turn)) = turn else {
+        return Err(text(StatusCode::SERVICE_UNAVAILABLE.as_u16(), CROWDED));
     };
-    let answer = move || {
-        let answer = (form.answer)(&query);
-        drop(permit);
-        answer
-    };
-    match tokio::task::spawn_blocking(answer).await {
-        Ok(Ok(body)) => typed(200, content_type, body),
-        Ok(Err(problem)) => text(400, problem + "\n"),
-        Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
-    }
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    });
+    let failed = |_| status(StatusCode::INTERNAL_SERVER_ERROR);
+    done.await.map_err(failed)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -256,6 +256,12 @@ async fn place(
         };
         pause = ACCEPT_PAUSE;
     }
+}
+
+/// The address that a question came from; the unspecified one where nobody says.
+pub fn source(question: &Question) -> IpAddr {
+    let source = question.extensions().get::<Source>();
+    source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.0)
 }
 
 /// The media types that a question asks for; empty for any.

@@ -1,6 +1,12 @@
 //! Pages as those who ask for them meet them.
 
+use std::net::IpAddr;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use myriad_base::readiness::Readiness;
+use myriad_base::task;
 
 use super::{Admin, Form, Hosts, Page, server};
 
@@ -110,4 +116,70 @@ async fn other_paths_methods_and_names_are_refused() {
     let question = question.body(bytes::Bytes::new()).unwrap();
     let (status, _, body) = read(admin.answer(&question).await).await;
     assert_eq!((status, &*body), (421, super::MISDIRECTED));
+}
+
+/// A page that waits for a token each time it is rendered, notes what it was asked for, and says
+/// whether the token came; and who gives the tokens.
+fn waiting(noted: &Arc<Mutex<Vec<String>>>) -> (Page, SyncSender<()>) {
+    let (give, given) = sync_channel(8);
+    let (given, noted) = (Mutex::new(given), noted.clone());
+    let page = Page {
+        path: "/config",
+        render: Box::new(move |accept| {
+            let token = given.lock().unwrap().recv_timeout(Duration::from_secs(10));
+            noted.lock().unwrap().push(accept.to_owned());
+            ("text/plain", token.is_ok().to_string())
+        }),
+    };
+    (page, give)
+}
+
+#[tokio::test]
+async fn health_waits_for_no_page() {
+    let (page, give) = waiting(&Arc::default());
+    let admin = Admin::new(Readiness::new(), Hosts::default()).page(page);
+    let admin = Arc::new(admin);
+    let asked = admin.clone();
+    let page = task::spawn(
+        "test page",
+        async move { ask(&asked, "GET", "/config").await },
+    );
+    tokio::task::yield_now().await;
+    let well = answered(200, TEXT, "ok\n");
+    assert_eq!(ask(&admin, "GET", "/healthz").await, well);
+    let ready = answered(200, TEXT, "ready\n");
+    assert_eq!(ask(&admin, "GET", "/readyz").await, ready);
+    // The page was still being rendered: it was given its token only now.
+    give.send(()).unwrap();
+    let page = page.await.unwrap().unwrap();
+    assert_eq!(page, answered(200, "text/plain", "true"));
+}
+
+#[tokio::test]
+async fn pages_are_rendered_one_at_a_time_in_turns_of_addresses() {
+    let noted = Arc::default();
+    let (page, give) = waiting(&noted);
+    let admin = Admin::new(Readiness::new(), Hosts::default()).page(page);
+    let admin = Arc::new(admin);
+    let mut asked = Vec::new();
+    for (number, accept) in [(1, "1a"), (1, "1b"), (1, "1c"), (2, "2a")] {
+        let address = IpAddr::from([192, 0, 2, number]);
+        let question = http::Request::get("/config").header("host", "localhost");
+        let question = question.extension(server::Source(address));
+        let question = question.header("accept", accept);
+        let question = question.body(bytes::Bytes::new()).unwrap();
+        let admin = admin.clone();
+        asked.push(task::spawn("test page", async move {
+            read(admin.answer(&question).await).await.0
+        }));
+        // It waits before the next one comes.
+        tokio::task::yield_now().await;
+    }
+    for _ in &asked {
+        give.send(()).unwrap();
+    }
+    for asked in asked {
+        assert_eq!(asked.await.unwrap(), Some(200));
+    }
+    assert_eq!(*noted.lock().unwrap(), ["1a", "1b", "2a", "1c"]);
 }

@@ -1,14 +1,18 @@
-//! `v1` ConfigMap, of which only that of an ingress-nginx has an effect, and those that Ingresses
-//! name for header fields.
+//! `v1` ConfigMap, of which only that of an ingress-nginx has an effect, those that Ingresses name
+//! for header fields, and those that objects of Gateway API name for settings or authorities.
+
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
 use crate::meta::{Pairs, RawMeta};
+use crate::secret::{self, SecretProblem, TrustDer};
 use crate::{Meta, ObjectKind};
 
 /// Keys of `data` that mean something to translation, sorted. Of all others no more is kept than
 /// header fields need, so that ConfigMaps of other programs cost next to nothing.
-pub const CONFIG_MAP_KEYS: [&str; 37] = [
+pub const CONFIG_MAP_KEYS: [&str; 38] = [
     "allow-cross-namespace-resources",
     "block-cidrs",
     "block-referers",
@@ -34,6 +38,7 @@ pub const CONFIG_MAP_KEYS: [&str; 37] = [
     "http-snippet",
     "location-snippet",
     "main-snippet",
+    "myriad-gateway-mode",
     "no-auth-locations",
     "plugins",
     "proxy-body-size",
@@ -57,6 +62,22 @@ pub struct ConfigMap {
     pub data: Box<[(Box<str>, Box<str>)]>,
     /// The entries of `data` as fields of a head.
     pub fields: HeaderFields,
+    /// The authorities that `data[ca.crt]` holds, if there is any, or why they cannot be read.
+    /// ConfigMaps share equal ones, since each namespace has those of the cluster.
+    pub trust: Result<Option<Arc<TrustDer>>, SecretProblem>,
+}
+
+thread_local! {
+    /// The authorities that were read last.
+    static LAST: RefCell<Option<Arc<TrustDer>>> = const { RefCell::new(None) };
+}
+
+/// The same authorities as the last ones, where they are equal.
+fn share(trust: TrustDer) -> Arc<TrustDer> {
+    LAST.with_borrow_mut(|last| match last {
+        Some(last) if **last == trust => last.clone(),
+        _ => last.insert(Arc::new(trust)).clone(),
+    })
 }
 
 /// The name of a field as written, and its value; none in place of one that no field has.
@@ -130,6 +151,13 @@ impl<'de> Deserialize<'de> for ConfigMap {
         let is_kept = |key: &str| CONFIG_MAP_KEYS.binary_search(&key).is_ok();
         let pairs = raw.data.map(|pairs| pairs.0).unwrap_or_default();
         let fields = HeaderFields::new(&pairs);
+        let trust = match pairs
+            .iter()
+            .find(|(key, _)| **key == *secret::PUBLIC_AUTHORITIES)
+        {
+            Some((_, text)) => secret::read_public_trust(text).map(|trust| trust.map(share)),
+            None => Ok(None),
+        };
         let pairs = pairs.into_iter();
         let mut data: Vec<_> = pairs.filter(|(key, _)| is_kept(key)).collect();
         data.sort();
@@ -137,13 +165,14 @@ impl<'de> Deserialize<'de> for ConfigMap {
             meta: raw.metadata.check(ObjectKind::ConfigMap)?,
             data: data.into(),
             fields,
+            trust,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CONFIG_MAP_KEYS, ConfigMap, HeaderFields};
+    use super::{Arc, CONFIG_MAP_KEYS, ConfigMap, HeaderFields, SecretProblem};
 
     #[test]
     fn only_the_keys_that_mean_something_are_kept() {
@@ -160,6 +189,30 @@ mod tests {
         let empty = r#"{"metadata": {"name": "a"}, "data": null}"#;
         let map: ConfigMap = serde_json::from_str(empty).expect("a ConfigMap");
         assert!(map.data.is_empty());
+    }
+
+    #[test]
+    fn authorities_are_kept_and_equal_ones_once() {
+        let read = |text: &str| -> ConfigMap {
+            let value = serde_json::json!({"metadata": {"name": "a"}, "data": {"ca.crt": text}});
+            serde_json::from_value(value).expect("a ConfigMap")
+        };
+        let pem = |base64: &str| {
+            format!("-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n")
+        };
+        let trust = |text: &str| read(text).trust.expect("authorities").expect("some");
+        let (one, same) = (trust(&pem("AAEC")), trust(&pem("AAEC")));
+        assert_eq!(&*one.roots[0], [0, 1, 2]);
+        assert!(Arc::ptr_eq(&one, &same));
+        let both = trust(&format!("{}{}", pem("AAEC"), pem("AAED")));
+        assert_eq!(both.roots.len(), 2);
+        assert_eq!(read(" \n").trust, Ok(None));
+        for text in [
+            "x",
+            "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+        ] {
+            assert_eq!(read(text).trust, Err(SecretProblem::NotPem("ca.crt")));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod authorization_policy;
 pub mod destination_rule;
 pub mod extension;
+pub(crate) mod frame;
 pub mod gateway;
 pub mod header;
 pub mod note;

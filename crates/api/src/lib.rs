@@ -9,11 +9,14 @@ pub mod change;
 pub mod config_map;
 pub mod endpoint_slice;
 pub mod finding;
+pub mod gateway;
 pub mod host_proof;
 pub mod ingress;
 pub mod issuer;
 pub mod istio;
+pub mod kind;
 pub mod meta;
+pub mod namespace;
 pub mod object;
 pub mod on_demand;
 pub mod order;
@@ -31,8 +34,10 @@ pub use ingress::{
     PathType,
 };
 pub use issuer::{Issuer, IssuerSpec};
+pub use kind::ObjectKind;
 pub use meta::Meta;
-pub use object::{Object, ObjectKey, ObjectKind, ReadOne};
+pub use namespace::Namespace;
+pub use object::{Object, ObjectKey, ReadOne};
 pub use on_demand::OnDemand;
 pub use order::{Order, OrderAnswer};
 pub use pod::{Owner, Pod};

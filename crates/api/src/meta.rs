@@ -21,10 +21,15 @@ const ANNOTATION_PREFIXES: [&str; 7] = [
 /// many others to Secrets.
 const ANNOTATION_KEYS: [&str; 2] = ["cert-manager.io/cluster-issuer", "cert-manager.io/issuer"];
 
+/// The annotation by which controllers say since when an Ingress is served as it is: their own
+/// word, so that nothing follows from it.
+pub const LIVE_ANNOTATION: &str = "myriad.dev/live";
+
 /// Whether an annotation is kept.
 pub fn is_kept_annotation(key: &str) -> bool {
     let mut prefixes = ANNOTATION_PREFIXES.iter();
-    prefixes.any(|prefix| key.starts_with(prefix)) || ANNOTATION_KEYS.contains(&key)
+    let is_known = prefixes.any(|prefix| key.starts_with(prefix)) || ANNOTATION_KEYS.contains(&key);
+    is_known && key != LIVE_ANNOTATION
 }
 
 /// The namespace of namespaced objects that name none.
@@ -74,6 +79,8 @@ pub(crate) struct RawMeta {
     name: Box<str>,
     #[serde(default, deserialize_with = "timestamp")]
     creation_timestamp: Option<i64>,
+    #[serde(default)]
+    pub(crate) generation: Option<i64>,
     #[serde(default)]
     annotations: Option<Pairs>,
     #[serde(default)]

@@ -6,234 +6,20 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::gateway::{
+    BackendTlsPolicy, GatewayClass, GrpcRoute, HttpRoute, ListenerSet, ReferenceGrant, TcpRoute,
+    TlsRoute, UdpRoute,
+};
 use crate::issuer::{Issuer, NamespacedIssuer, WideIssuer};
 use crate::istio::{
-    AuthorizationPolicy, DestinationRule, EnvoyFilter, Gateway, PeerAuthentication, ProxyConfig,
+    AuthorizationPolicy, DestinationRule, EnvoyFilter, PeerAuthentication, ProxyConfig,
     RequestAuthentication, ServiceEntry, Sidecar, Telemetry, VirtualService, WasmPlugin,
     WorkloadEntry,
 };
 use crate::{
-    ConfigMap, EndpointSlice, HostProof, Ingress, IngressClass, Meta, OnDemand, Order, Pod, Secret,
-    Service,
+    ConfigMap, EndpointSlice, HostProof, Ingress, IngressClass, Meta, Namespace, ObjectKind,
+    OnDemand, Order, Pod, Secret, Service, gateway, istio,
 };
-
-/// The kinds that are understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum ObjectKind {
-    /// `networking.k8s.io/v1` Ingress.
-    Ingress = 1,
-    /// `networking.k8s.io/v1` IngressClass, cluster-scoped.
-    IngressClass = 2,
-    /// `v1` Service.
-    Service = 3,
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice = 4,
-    /// `v1` Secret; only `kubernetes.io/tls` and `Opaque` have an effect.
-    Secret = 5,
-    /// `networking.istio.io` Gateway.
-    IstioGateway = 6,
-    /// `networking.istio.io` VirtualService.
-    VirtualService = 7,
-    /// `networking.istio.io` DestinationRule.
-    DestinationRule = 8,
-    /// `networking.istio.io` ServiceEntry.
-    ServiceEntry = 9,
-    /// `networking.istio.io` WorkloadEntry.
-    WorkloadEntry = 10,
-    /// `networking.istio.io` Sidecar.
-    Sidecar = 11,
-    /// `security.istio.io` RequestAuthentication.
-    RequestAuthentication = 12,
-    /// `security.istio.io` PeerAuthentication.
-    PeerAuthentication = 13,
-    /// `security.istio.io` AuthorizationPolicy.
-    AuthorizationPolicy = 14,
-    /// `telemetry.istio.io` Telemetry.
-    Telemetry = 15,
-    /// `networking.istio.io` ProxyConfig.
-    ProxyConfig = 16,
-    /// `networking.istio.io` EnvoyFilter; its presence is all that is read.
-    EnvoyFilter = 17,
-    /// `extensions.istio.io` WasmPlugin; its presence is all that is read.
-    WasmPlugin = 18,
-    /// `v1` Pod; its labels say to which subset its addresses belong.
-    Pod = 19,
-    /// `v1` ConfigMap; only that of an ingress-nginx has an effect.
-    ConfigMap = 20,
-    /// An order of a certificate. The process itself makes them, and reads none that is written.
-    Order = 21,
-    /// `myriad.dev` Issuer.
-    Issuer = 22,
-    /// `myriad.dev` ClusterIssuer, cluster-scoped.
-    ClusterIssuer = 23,
-    /// A certificate that was obtained on demand. The process itself makes them, and reads none
-    /// that is written.
-    OnDemand = 24,
-    /// A proof of whose a host is, cluster-scoped. The process itself makes them, and reads none
-    /// that is written.
-    HostProof = 25,
-}
-
-impl ObjectKind {
-    /// Every kind that people write, in a fixed order.
-    pub const ALL: [ObjectKind; 22] = [
-        ObjectKind::Ingress,
-        ObjectKind::IngressClass,
-        ObjectKind::Service,
-        ObjectKind::EndpointSlice,
-        ObjectKind::Secret,
-        ObjectKind::IstioGateway,
-        ObjectKind::VirtualService,
-        ObjectKind::DestinationRule,
-        ObjectKind::ServiceEntry,
-        ObjectKind::WorkloadEntry,
-        ObjectKind::Sidecar,
-        ObjectKind::RequestAuthentication,
-        ObjectKind::PeerAuthentication,
-        ObjectKind::AuthorizationPolicy,
-        ObjectKind::Telemetry,
-        ObjectKind::ProxyConfig,
-        ObjectKind::EnvoyFilter,
-        ObjectKind::WasmPlugin,
-        ObjectKind::Pod,
-        ObjectKind::ConfigMap,
-        ObjectKind::Issuer,
-        ObjectKind::ClusterIssuer,
-    ];
-
-    /// The kinds of issuers. Who does not know whether there are any obtains no certificate, and
-    /// serves those that are there.
-    pub const ISSUERS: [ObjectKind; 2] = [ObjectKind::Issuer, ObjectKind::ClusterIssuer];
-
-    /// The kinds that every Kubernetes API serves and that are always read; most others need
-    /// definitions of their own.
-    pub const CORE: [ObjectKind; 5] = [
-        ObjectKind::Ingress,
-        ObjectKind::IngressClass,
-        ObjectKind::Service,
-        ObjectKind::EndpointSlice,
-        ObjectKind::Secret,
-    ];
-
-    /// The kind as written in `kind:`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ObjectKind::Ingress => "Ingress",
-            ObjectKind::IngressClass => "IngressClass",
-            ObjectKind::Service => "Service",
-            ObjectKind::EndpointSlice => "EndpointSlice",
-            ObjectKind::Secret => "Secret",
-            ObjectKind::IstioGateway => "Gateway",
-            ObjectKind::VirtualService => "VirtualService",
-            ObjectKind::DestinationRule => "DestinationRule",
-            ObjectKind::ServiceEntry => "ServiceEntry",
-            ObjectKind::WorkloadEntry => "WorkloadEntry",
-            ObjectKind::Sidecar => "Sidecar",
-            ObjectKind::RequestAuthentication => "RequestAuthentication",
-            ObjectKind::PeerAuthentication => "PeerAuthentication",
-            ObjectKind::AuthorizationPolicy => "AuthorizationPolicy",
-            ObjectKind::Telemetry => "Telemetry",
-            ObjectKind::ProxyConfig => "ProxyConfig",
-            ObjectKind::EnvoyFilter => "EnvoyFilter",
-            ObjectKind::WasmPlugin => "WasmPlugin",
-            ObjectKind::Pod => "Pod",
-            ObjectKind::ConfigMap => "ConfigMap",
-            ObjectKind::Order => "Order",
-            ObjectKind::Issuer => "Issuer",
-            ObjectKind::ClusterIssuer => "ClusterIssuer",
-            ObjectKind::OnDemand => "OnDemand",
-            ObjectKind::HostProof => "HostProof",
-        }
-    }
-
-    /// The kind in the plural, as it stands in the API's paths.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            ObjectKind::Ingress => "ingresses",
-            ObjectKind::IngressClass => "ingressclasses",
-            ObjectKind::Service => "services",
-            ObjectKind::EndpointSlice => "endpointslices",
-            ObjectKind::Secret => "secrets",
-            ObjectKind::IstioGateway => "gateways",
-            ObjectKind::VirtualService => "virtualservices",
-            ObjectKind::DestinationRule => "destinationrules",
-            ObjectKind::ServiceEntry => "serviceentries",
-            ObjectKind::WorkloadEntry => "workloadentries",
-            ObjectKind::Sidecar => "sidecars",
-            ObjectKind::RequestAuthentication => "requestauthentications",
-            ObjectKind::PeerAuthentication => "peerauthentications",
-            ObjectKind::AuthorizationPolicy => "authorizationpolicies",
-            ObjectKind::Telemetry => "telemetries",
-            ObjectKind::ProxyConfig => "proxyconfigs",
-            ObjectKind::EnvoyFilter => "envoyfilters",
-            ObjectKind::WasmPlugin => "wasmplugins",
-            ObjectKind::Pod => "pods",
-            ObjectKind::ConfigMap => "configmaps",
-            ObjectKind::Order => "orders",
-            ObjectKind::Issuer => "issuers",
-            ObjectKind::ClusterIssuer => "clusterissuers",
-            ObjectKind::OnDemand => "ondemand",
-            ObjectKind::HostProof => "hostproofs",
-        }
-    }
-
-    /// The groups and versions that are read, as written in `apiVersion:`, the newest first.
-    /// The fields are the same in all of them.
-    pub const fn api_versions(self) -> &'static [&'static str] {
-        match self {
-            ObjectKind::Ingress | ObjectKind::IngressClass => &["networking.k8s.io/v1"],
-            ObjectKind::Service | ObjectKind::Secret | ObjectKind::Pod | ObjectKind::ConfigMap => {
-                &["v1"]
-            }
-            ObjectKind::EndpointSlice => &["discovery.k8s.io/v1"],
-            ObjectKind::IstioGateway
-            | ObjectKind::VirtualService
-            | ObjectKind::DestinationRule
-            | ObjectKind::ServiceEntry
-            | ObjectKind::WorkloadEntry
-            | ObjectKind::Sidecar => &[
-                "networking.istio.io/v1",
-                "networking.istio.io/v1beta1",
-                "networking.istio.io/v1alpha3",
-            ],
-            ObjectKind::RequestAuthentication
-            | ObjectKind::PeerAuthentication
-            | ObjectKind::AuthorizationPolicy => {
-                &["security.istio.io/v1", "security.istio.io/v1beta1"]
-            }
-            ObjectKind::Telemetry => &["telemetry.istio.io/v1", "telemetry.istio.io/v1alpha1"],
-            ObjectKind::ProxyConfig => &["networking.istio.io/v1beta1"],
-            ObjectKind::EnvoyFilter => &["networking.istio.io/v1alpha3"],
-            ObjectKind::WasmPlugin => &["extensions.istio.io/v1alpha1"],
-            ObjectKind::Order | ObjectKind::OnDemand | ObjectKind::HostProof => &[],
-            ObjectKind::Issuer | ObjectKind::ClusterIssuer => &["myriad.dev/v1alpha1"],
-        }
-    }
-
-    /// The newest of [`api_versions`](Self::api_versions).
-    pub const fn api_version(self) -> &'static str {
-        match self.api_versions() {
-            [newest, ..] => newest,
-            [] => "",
-        }
-    }
-
-    /// Whether objects of this kind have no namespace.
-    pub const fn is_cluster_scoped(self) -> bool {
-        matches!(
-            self,
-            ObjectKind::IngressClass | ObjectKind::ClusterIssuer | ObjectKind::HostProof
-        )
-    }
-
-    /// The kind for an `apiVersion` and a `kind`, if it is one that Myriad reads.
-    pub fn find(api_version: &str, kind: &str) -> Option<ObjectKind> {
-        ObjectKind::ALL
-            .into_iter()
-            .find(|known| known.as_str() == kind && known.api_versions().contains(&api_version))
-    }
-}
 
 /// Kind, namespace and name of an object. Cheap to clone; ordered by kind, namespace, name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -314,8 +100,8 @@ pub enum Object {
     EndpointSlice(Arc<EndpointSlice>),
     /// See [`Secret`].
     Secret(Arc<Secret>),
-    /// See [`Gateway`].
-    IstioGateway(Arc<Gateway>),
+    /// See [`istio::Gateway`].
+    IstioGateway(Arc<istio::Gateway>),
     /// See [`VirtualService`].
     VirtualService(Arc<VirtualService>),
     /// See [`DestinationRule`].
@@ -352,6 +138,28 @@ pub enum Object {
     HostProof(Arc<HostProof>),
     /// See [`Issuer`]; of either kind.
     Issuer(Arc<Issuer>),
+    /// See [`GatewayClass`].
+    GatewayClass(Arc<GatewayClass>),
+    /// See [`gateway::Gateway`].
+    Gateway(Arc<gateway::Gateway>),
+    /// See [`ListenerSet`].
+    ListenerSet(Arc<ListenerSet>),
+    /// See [`HttpRoute`].
+    HttpRoute(Arc<HttpRoute>),
+    /// See [`GrpcRoute`].
+    GrpcRoute(Arc<GrpcRoute>),
+    /// See [`TlsRoute`].
+    TlsRoute(Arc<TlsRoute>),
+    /// See [`TcpRoute`].
+    TcpRoute(Arc<TcpRoute>),
+    /// See [`UdpRoute`].
+    UdpRoute(Arc<UdpRoute>),
+    /// See [`BackendTlsPolicy`].
+    BackendTlsPolicy(Arc<BackendTlsPolicy>),
+    /// See [`ReferenceGrant`].
+    ReferenceGrant(Arc<ReferenceGrant>),
+    /// See [`Namespace`].
+    Namespace(Arc<Namespace>),
 }
 
 impl Object {
@@ -382,6 +190,17 @@ impl Object {
             Object::OnDemand(object) => &object.meta,
             Object::HostProof(object) => &object.meta,
             Object::Issuer(object) => &object.meta,
+            Object::GatewayClass(object) => &object.meta,
+            Object::Gateway(object) => &object.meta,
+            Object::ListenerSet(object) => &object.meta,
+            Object::HttpRoute(object) => &object.meta,
+            Object::GrpcRoute(object) => &object.meta,
+            Object::TlsRoute(object) => &object.meta,
+            Object::TcpRoute(object) => &object.meta,
+            Object::UdpRoute(object) => &object.meta,
+            Object::BackendTlsPolicy(object) => &object.meta,
+            Object::ReferenceGrant(object) => &object.meta,
+            Object::Namespace(object) => &object.meta,
         }
     }
 
@@ -390,8 +209,8 @@ impl Object {
         &self.meta().key
     }
 
-    /// The memory that an object of Istio's API or an issuer takes, in bytes, as it was counted
-    /// while it was read; 0 for other kinds, which are kept packed.
+    /// The memory that an object of Istio's API, of Gateway API or an issuer takes, in bytes, as it
+    /// was counted while it was read; 0 for other kinds, most of which are kept packed.
     pub fn bytes(&self) -> u32 {
         match self {
             Object::Ingress(_)
@@ -403,7 +222,8 @@ impl Object {
             | Object::ConfigMap(_)
             | Object::Order(_)
             | Object::OnDemand(_)
-            | Object::HostProof(_) => 0,
+            | Object::HostProof(_)
+            | Object::Namespace(_) => 0,
             Object::IstioGateway(object) => object.bytes,
             Object::VirtualService(object) => object.bytes,
             Object::DestinationRule(object) => object.bytes,
@@ -418,6 +238,16 @@ impl Object {
             Object::EnvoyFilter(object) => object.bytes,
             Object::WasmPlugin(object) => object.bytes,
             Object::Issuer(object) => object.bytes,
+            Object::GatewayClass(object) => object.bytes,
+            Object::Gateway(object) => object.bytes,
+            Object::ListenerSet(object) => object.bytes,
+            Object::HttpRoute(object) => object.bytes,
+            Object::GrpcRoute(object) => object.bytes,
+            Object::TlsRoute(object) => object.bytes,
+            Object::TcpRoute(object) => object.bytes,
+            Object::UdpRoute(object) => object.bytes,
+            Object::BackendTlsPolicy(object) => object.bytes,
+            Object::ReferenceGrant(object) => object.bytes,
         }
     }
 
@@ -473,6 +303,19 @@ impl Object {
                 let WideIssuer(issuer) = Deserialize::deserialize(deserializer)?;
                 Object::Issuer(Arc::new(issuer))
             }
+            ObjectKind::GatewayClass => Object::GatewayClass(Arc::deserialize(deserializer)?),
+            ObjectKind::Gateway => Object::Gateway(Arc::deserialize(deserializer)?),
+            ObjectKind::ListenerSet => Object::ListenerSet(Arc::deserialize(deserializer)?),
+            ObjectKind::HttpRoute => Object::HttpRoute(Arc::deserialize(deserializer)?),
+            ObjectKind::GrpcRoute => Object::GrpcRoute(Arc::deserialize(deserializer)?),
+            ObjectKind::TlsRoute => Object::TlsRoute(Arc::deserialize(deserializer)?),
+            ObjectKind::TcpRoute => Object::TcpRoute(Arc::deserialize(deserializer)?),
+            ObjectKind::UdpRoute => Object::UdpRoute(Arc::deserialize(deserializer)?),
+            ObjectKind::BackendTlsPolicy => {
+                Object::BackendTlsPolicy(Arc::deserialize(deserializer)?)
+            }
+            ObjectKind::ReferenceGrant => Object::ReferenceGrant(Arc::deserialize(deserializer)?),
+            ObjectKind::Namespace => Object::Namespace(Arc::deserialize(deserializer)?),
         })
     }
 
@@ -536,6 +379,17 @@ impl Object {
                 let WideIssuer(issuer) = reader.read()?;
                 Object::Issuer(Arc::new(issuer))
             }
+            ObjectKind::GatewayClass => Object::GatewayClass(Arc::new(reader.read()?)),
+            ObjectKind::Gateway => Object::Gateway(Arc::new(reader.read()?)),
+            ObjectKind::ListenerSet => Object::ListenerSet(Arc::new(reader.read()?)),
+            ObjectKind::HttpRoute => Object::HttpRoute(Arc::new(reader.read()?)),
+            ObjectKind::GrpcRoute => Object::GrpcRoute(Arc::new(reader.read()?)),
+            ObjectKind::TlsRoute => Object::TlsRoute(Arc::new(reader.read()?)),
+            ObjectKind::TcpRoute => Object::TcpRoute(Arc::new(reader.read()?)),
+            ObjectKind::UdpRoute => Object::UdpRoute(Arc::new(reader.read()?)),
+            ObjectKind::BackendTlsPolicy => Object::BackendTlsPolicy(Arc::new(reader.read()?)),
+            ObjectKind::ReferenceGrant => Object::ReferenceGrant(Arc::new(reader.read()?)),
+            ObjectKind::Namespace => Object::Namespace(Arc::new(reader.read()?)),
         })
     }
 }

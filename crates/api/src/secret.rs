@@ -47,6 +47,9 @@ const USER_BYTES_MAX: usize = 255;
 /// The entries where authorities stand.
 const AUTHORITIES: [&str; 2] = ["ca.crt", "cacert"];
 
+/// The key of authorities in a ConfigMap.
+pub(crate) const PUBLIC_AUTHORITIES: &str = "ca.crt";
+
 /// The keys of revocation lists.
 const REVOCATIONS: [&str; 2] = ["ca.crl", "crl"];
 
@@ -334,13 +337,7 @@ fn read_trust(values: Values<'_>) -> Result<Option<Box<TrustDer>>, SecretProblem
     if text.trim_ascii().is_empty() {
         return Ok(read_users(values));
     }
-    let roots = CertificateDer::pem_slice_iter(&text)
-        .map(|der| der.map(|der| Bytes::from(der.to_vec())))
-        .collect::<Result<Box<[Bytes]>, _>>()
-        .map_err(|_| SecretProblem::NotPem(key))?;
-    if roots.is_empty() {
-        return Err(SecretProblem::NotPem(key));
-    }
+    let roots = read_roots(&text, key)?;
     let mut crls: Box<[Bytes]> = Box::default();
     if let Some(key) = first(REVOCATIONS) {
         let text = read_value(values, key)?;
@@ -357,6 +354,31 @@ fn read_trust(values: Values<'_>) -> Result<Option<Box<TrustDer>>, SecretProblem
         crls,
         users: Users::default(),
     })))
+}
+
+/// The certificates of a value, of which there is one at least.
+fn read_roots(text: &[u8], key: &'static str) -> Result<Box<[Bytes]>, SecretProblem> {
+    let roots = CertificateDer::pem_slice_iter(text)
+        .map(|der| der.map(|der| Bytes::from(der.to_vec())))
+        .collect::<Result<Box<[Bytes]>, _>>()
+        .map_err(|_| SecretProblem::NotPem(key))?;
+    match roots.is_empty() {
+        true => Err(SecretProblem::NotPem(key)),
+        false => Ok(roots),
+    }
+}
+
+/// The authorities of a ConfigMap, if it has the key of some.
+pub(crate) fn read_public_trust(text: &str) -> Result<Option<TrustDer>, SecretProblem> {
+    if text.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let roots = read_roots(text.as_bytes(), PUBLIC_AUTHORITIES)?;
+    Ok(Some(TrustDer {
+        roots,
+        crls: Box::default(),
+        users: Users::default(),
+    }))
 }
 
 /// The users of a Secret: lines of one value, or else all keys whose values are hashes.

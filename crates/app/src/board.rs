@@ -1,6 +1,9 @@
-//! The board: what operators may see of the control loop, written by it and read by pages.
+//! The board: what operators may see of the control loop, written by it and read by pages. Whoever
+//! reads takes little at once, and looks at it once others may write again.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod standing;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,7 +12,7 @@ use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::host::Pattern;
 use myriad_model::{
-    Action, Commit, Delta, Endpoints, Host, Key, Kind, Origin, PathView, RouteView, Snapshot,
+    Action, Commit, Delta, Endpoints, Host, Kind, Origin, PathView, RouteView, Snapshot,
 };
 use myriad_proxy::Receipt;
 use myriad_translate::{Engine, FindingsChange, MAIN};
@@ -18,6 +21,8 @@ use serde::Serialize;
 use crate::holdings::Holdings;
 use crate::obtained::Obtained;
 use crate::told::{Line, Told};
+
+use self::standing::{Cursor, StandingFindings};
 
 /// Finds the file of an object, where there are files.
 pub type Locate = Box<dyn Fn(&ObjectKey) -> Option<Place> + Send + Sync>;
@@ -38,10 +43,7 @@ pub struct Board {
 
 #[derive(Default)]
 struct State {
-    findings: BTreeSet<Arc<Finding>>,
-    errors: usize,
-    reports: BTreeMap<Arc<str>, Vec<Finding>>,
-    refusals: BTreeMap<Key, Finding>,
+    findings: StandingFindings,
     snapshot: Snapshot,
     /// The snapshots of the views beside the main one.
     others: BTreeMap<Arc<str>, Snapshot>,
@@ -50,20 +52,6 @@ struct State {
     sample: Option<(Host, Box<str>)>,
     /// The bound on lines about findings; none until the first one is written.
     told: Option<Told>,
-}
-
-impl State {
-    /// The findings that sources reported, and those of resources that proxies refused.
-    fn reported(&self) -> impl Iterator<Item = &Finding> + Clone {
-        let reports = self.reports.values().flatten();
-        reports.chain(self.refusals.values())
-    }
-
-    /// The same, and the findings of translation behind them.
-    fn all_findings(&self) -> impl Iterator<Item = &Finding> + Clone {
-        let own = self.findings.iter().map(|finding| &**finding);
-        self.reported().chain(own)
-    }
 }
 
 /// Work done since the start, counted and not timed.
@@ -158,15 +146,12 @@ impl Board {
 
     /// Replaces what a source says of one subject.
     pub fn set_report(&self, report: Report) {
+        let new: Vec<Arc<Finding>> = report.findings.into_iter().map(Arc::new).collect();
         let mut state = self.lock();
-        let new = &report.findings;
-        let former = state.reports.remove(&report.subject).unwrap_or_default();
+        let former = state.findings.set_report(report.subject, new.clone());
         let gone = former.iter().filter(|it| !new.contains(it));
         let appeared = new.iter().filter(|it| !former.contains(it));
         let lines = lines(&mut state.told, gone, appeared);
-        if !report.findings.is_empty() {
-            state.reports.insert(report.subject, report.findings);
-        }
         drop(state);
         self.write(lines);
     }
@@ -176,22 +161,16 @@ impl Board {
         if change.is_empty() {
             return;
         }
-        let is_error = |finding: &Arc<Finding>| finding.severity == Severity::Error;
         let mut state = self.lock();
-        let gone = change.removed.iter().map(|it| &**it);
-        let appeared = change.added.iter().map(|it| &**it);
-        let lines = lines(&mut state.told, gone, appeared);
-        for finding in change.removed {
-            let was_there = state.findings.remove(&finding);
-            state.errors -= usize::from(was_there && is_error(&finding));
+        let lines = lines(&mut state.told, change.removed.iter(), change.added.iter());
+        for finding in &change.removed {
+            state.findings.remove(finding);
         }
         for finding in change.added {
-            let is_new_error = is_error(&finding);
-            let is_new = state.findings.insert(finding);
-            state.errors += usize::from(is_new && is_new_error);
+            state.findings.add(finding);
         }
-        self.findings
-            .set(i64::try_from(state.findings.len()).unwrap_or(i64::MAX));
+        let count = state.findings.of_translation();
+        self.findings.set(i64::try_from(count).unwrap_or(i64::MAX));
         drop(state);
         self.write(lines);
     }
@@ -219,11 +198,11 @@ impl Board {
     /// the refusal, unless it is refused as well.
     pub fn set_receipts(&self, commit: &Commit, refused: Vec<Receipt>) {
         let mut state = self.lock();
-        if state.refusals.is_empty() && refused.is_empty() {
+        if !state.findings.has_refusals() && refused.is_empty() {
             return;
         }
         for change in &commit.changes {
-            state.refusals.remove(&change.key);
+            state.findings.set_refusal(change.key.clone(), None);
         }
         for receipt in refused {
             let change = commit
@@ -242,7 +221,7 @@ impl Board {
                 remedy: "change the object; until then its last good version is served".into(),
                 place: None,
             };
-            state.refusals.insert(receipt.key, finding);
+            state.findings.set_refusal(receipt.key, Some(finding));
         }
     }
 
@@ -298,10 +277,14 @@ impl Board {
         count_max: usize,
         is_wanted: impl Fn(&Finding) -> bool,
     ) -> Vec<Finding> {
-        let state = self.lock();
-        let wanted = state.all_findings().filter(|finding| is_wanted(finding));
-        let mut wanted: Vec<Finding> = wanted.take(count_max).cloned().collect();
-        drop(state);
+        let mut wanted: Vec<Finding> = Vec::new();
+        let mut cursor = Cursor::default();
+        while wanted.len() < count_max && !cursor.is_at_end() {
+            let page = self.lock().findings.page(&mut cursor);
+            let found = page.iter().filter(|finding| is_wanted(finding));
+            let found = found.take(count_max - wanted.len());
+            wanted.extend(found.map(|finding| Finding::clone(finding)));
+        }
         wanted.iter_mut().for_each(|finding| self.place(finding));
         wanted
     }
@@ -319,46 +302,38 @@ impl Board {
 
     /// The number of domains and of routes. Reads through all resources.
     pub fn served(&self) -> (usize, usize) {
-        let state = self.lock();
-        let count = |kind: Kind| {
-            let found = state.counts.iter().find(|(name, _)| *name == kind.as_str());
-            found.map_or(0, |(_, count)| *count)
+        let (snapshot, domains) = {
+            let state = self.lock();
+            let mut counts = state.counts.iter();
+            let found = counts.find(|(name, _)| *name == Kind::Domain.as_str());
+            (state.snapshot.clone(), found.map_or(0, |(_, count)| *count))
         };
-        let resources = state.snapshot.iter().filter_map(|sealed| sealed.resource());
+        let resources = snapshot.iter().filter_map(|sealed| sealed.resource());
         let routes = resources.map(|resource| resource.value.routes_len());
-        (count(Kind::Domain), routes.sum())
+        (domains, routes.sum())
     }
 
     /// The number of findings: errors, and all.
     pub fn findings_count(&self) -> (usize, usize) {
-        let state = self.lock();
-        let reported = state.reported();
-        let errors = reported.clone();
-        let errors = errors.filter(|finding| finding.severity == Severity::Error);
-        (
-            state.errors + errors.count(),
-            state.findings.len() + reported.count(),
-        )
+        self.lock().findings.counts()
     }
 
     /// The dump as JSON: digest, counts, findings. It holds no secret, since nothing on the
     /// board does.
     pub fn dump(&self) -> String {
+        let findings = self.findings_where(FINDINGS_SHOWN_MAX, |_| true);
         let state = self.lock();
-        let all = state.all_findings();
-        let findings_total = all.clone().count();
-        let mut findings: Vec<Finding> = all.take(FINDINGS_SHOWN_MAX).cloned().collect();
-        findings.iter_mut().for_each(|finding| self.place(finding));
+        let (_, findings_total) = state.findings.counts();
+        let (snapshot, others) = (state.snapshot.clone(), state.others.clone());
+        let (position, counts) = (state.position, state.counts.clone());
+        drop(state);
+        let others = others.iter();
+        let views = others.map(|(view, it)| (&**view, (it.digest().to_string(), it.len())));
         let dump = Dump {
-            digest: state.snapshot.digest().to_string(),
-            position: state.position,
-            resources: state.counts.iter().copied().collect(),
-            views: {
-                let others = state.others.iter();
-                others
-                    .map(|(view, it)| (&**view, (it.digest().to_string(), it.len())))
-                    .collect()
-            },
+            digest: snapshot.digest().to_string(),
+            position,
+            resources: counts.into_iter().collect(),
+            views: views.collect(),
             findings_total,
             findings,
         };
@@ -416,8 +391,8 @@ fn answers(route: RouteView<'_>, is_filled: impl Fn(&str) -> bool) -> bool {
 /// The lines that the log may have of what changed.
 fn lines<'a>(
     told: &mut Option<Told>,
-    gone: impl Iterator<Item = &'a Finding>,
-    appeared: impl Iterator<Item = &'a Finding>,
+    gone: impl Iterator<Item = &'a Arc<Finding>>,
+    appeared: impl Iterator<Item = &'a Arc<Finding>>,
 ) -> Vec<Line> {
     let Some(told) = told else {
         return Vec::new();
@@ -426,12 +401,12 @@ fn lines<'a>(
     let mut lines: Vec<Line> = told.left_out(now).into_iter().collect();
     for finding in gone {
         if told.admit(now) {
-            lines.push(Line::Gone(finding.clone()));
+            lines.push(Line::Gone(Finding::clone(finding)));
         }
     }
     for finding in appeared {
         if told.admit(now) {
-            lines.push(Line::Appeared(finding.clone()));
+            lines.push(Line::Appeared(Finding::clone(finding)));
         }
     }
     lines
@@ -441,7 +416,7 @@ fn lines<'a>(
 pub fn object_of(origin: &Origin) -> Option<ObjectKey> {
     let kind = ObjectKind::ALL
         .into_iter()
-        .find(|kind| kind.as_str() == origin.kind.as_str())?;
+        .find(|kind| kind.full_name() == origin.kind.as_str())?;
     Some(ObjectKey::new(kind, origin.namespace(), origin.name()))
 }
 
@@ -487,3 +462,6 @@ impl Work {
         metrics.register("control_deferred_seconds", help, deferred);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! `check`: all findings about objects in files, without serving them.
 
 mod annotations;
+mod config_maps;
 mod form;
 mod honoured;
 mod passed;
@@ -9,7 +10,7 @@ mod upgrade;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use myriad_api::{Change, Finding, Object, ObjectKey, ObjectKind};
+use myriad_api::{Change, Finding, ObjectKey, ObjectKind};
 use myriad_base::clock;
 use myriad_model::{Form, Sealer, Writer};
 use myriad_source::directory::{self, Limits, Loaded, Locator, Passed};
@@ -32,10 +33,10 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
         ..
     } = directory::load(&raw.paths, &Limits::default())?;
     let named = meaning.nginx_config_map.as_ref();
-    let of_headers: BTreeSet<&str> = batch.changes.iter().filter_map(custom_headers).collect();
+    let maps: BTreeSet<String> = batch.changes.iter().flat_map(config_maps::named).collect();
     // Others are looked at, and have no effect.
     let is_read = |key: &&ObjectKey| {
-        let is_named = || Some(*key) == named || of_headers.contains(&**key.id());
+        let is_named = || Some(*key) == named || maps.contains(&**key.id());
         key.kind != ObjectKind::ConfigMap || is_named()
     };
     let keys = batch.changes.iter().map(Change::key);
@@ -73,16 +74,6 @@ pub fn run(raw: &RawCheck) -> anyhow::Result<ExitCode> {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
-}
-
-/// The ConfigMap that an Ingress names for header fields.
-fn custom_headers(change: &Change) -> Option<&str> {
-    let Change::Put(Object::Ingress(ingress)) = change else {
-        return None;
-    };
-    let mut annotations = ingress.meta.annotations.iter();
-    let named = annotations.find(|(key, _)| key.ends_with("/custom-headers"));
-    named.map(|(_, value)| value.trim())
 }
 
 /// Counts ConfigMaps that have no effect as objects that are not read.

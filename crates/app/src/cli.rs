@@ -5,6 +5,7 @@ pub mod acme;
 pub mod bounds;
 pub mod check;
 pub mod completions;
+pub mod deployments;
 pub mod endpoints;
 pub mod hold;
 pub mod inject;
@@ -22,6 +23,7 @@ pub mod tickets;
 pub mod trust;
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -34,6 +36,7 @@ pub use self::acme::RawAcme;
 use self::acme::{RawAcmeState, RawClusterAcme, RawOnDemand};
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
+use self::deployments::RawDeployments;
 use self::endpoints::RawEndpoints;
 use self::hold::RawContact;
 pub use self::hold::{RawConfirm, RawHold};
@@ -190,7 +193,17 @@ pub struct RawController {
         value_name = "WHEN",
         value_enum
     )]
-    pub istio: Istio,
+    pub istio: Watching,
+    /// Whether the kinds of Gateway API are watched: `auto` does while the cluster has definitions
+    /// of them.
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAY_API",
+        default_value = "auto",
+        value_name = "WHEN",
+        value_enum
+    )]
+    pub gateway_api: Watching,
     /// The authority that signs identities of the mesh.
     #[command(flatten)]
     pub authority: RawMeshAuthority,
@@ -221,6 +234,9 @@ pub struct RawController {
     /// Which Pods get a proxy on their way into the cluster.
     #[command(flatten)]
     pub injection: RawInjection,
+    /// Objects that are made and written for objects of tenants.
+    #[command(flatten)]
+    pub deployments: RawDeployments,
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
@@ -269,6 +285,15 @@ pub struct RawProxy {
         value_name = "NUMBER"
     )]
     pub schema_max: u32,
+    /// Open listeners of all addresses at this one instead, so that proxies beside each other have
+    /// the same ports; may be given more than once.
+    #[arg(
+        long,
+        env = "MYRIAD_BIND",
+        value_delimiter = ',',
+        value_name = "ADDRESS"
+    )]
+    pub bind: Vec<IpAddr>,
     /// Ask the controller for an identity of the mesh. A sidecar is not ready until there is one.
     #[arg(long, env = "MYRIAD_MESH")]
     pub mesh: bool,
@@ -529,9 +554,9 @@ impl WatchedSecrets {
     }
 }
 
-/// When Istio's kinds are watched.
+/// When the kinds of an API are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Istio {
+pub enum Watching {
     /// While the cluster has definitions of them.
     Auto,
     /// Never.

@@ -8,8 +8,11 @@ mod notices;
 mod outlet;
 mod portions;
 mod queue;
+mod stating;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod touched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +28,15 @@ use tokio::sync::{mpsc, watch};
 pub use self::event::{Event, INBOX_EVENTS_MAX, follow_cert_manager, follow_tenants};
 pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
+pub use self::stating::Progress;
 
 use self::beside::Beside;
 use self::debts::HEAVY_MIN;
 use self::notices::Notices;
 use self::portions::Portions;
 use self::queue::{Holders, Queue};
+use self::stating::Stating;
+use self::touched::Touched;
 use crate::board::Board;
 use crate::live::{Live, Root};
 use crate::rivals::Rivals;
@@ -76,6 +82,8 @@ pub struct Control<O> {
     wishes: Wishes,
     /// Where it is told which hosts several namespaces claim.
     rivals: Rivals,
+    /// The objects of which people are told when they are served, and the views of Gateways.
+    stating: Stating,
 }
 
 impl<O: Outlet> Control<O> {
@@ -108,6 +116,7 @@ impl<O: Outlet> Control<O> {
             wanted: Wanted::default(),
             wishes: Wishes::default(),
             rivals: Rivals::default(),
+            stating: Stating::default(),
         }
     }
 
@@ -137,6 +146,7 @@ impl<O: Outlet> Control<O> {
     /// do. An idle queue is cut at once, so a single change is never held back. Returns whether
     /// to go on.
     async fn turn(&mut self, inbox: &mut mpsc::Receiver<Event>) -> bool {
+        self.settle_dedicated();
         while !self.queue.is_full() {
             match inbox.try_recv() {
                 Ok(event) => {
@@ -187,6 +197,7 @@ impl<O: Outlet> Control<O> {
             Event::Epoch(epoch) => {
                 // What came before belongs to the epoch before, whoever waits.
                 self.clear_queue();
+                self.stating.forget_read();
                 self.position = Position {
                     epoch,
                     revisions: Vec::new(),
@@ -227,6 +238,8 @@ impl<O: Outlet> Control<O> {
             Event::Restate if !self.is_listed => {}
             Event::Restate => self.outlet.restate(&mut self.engine.served()),
             Event::Found(findings) => self.find(findings),
+            // Who does not wait any more asks again.
+            Event::Progress(answer) => drop(answer.send(self.progress())),
             Event::Stop => return false,
         }
         true
@@ -281,6 +294,7 @@ impl<O: Outlet> Control<O> {
         for report in std::mem::take(&mut batch.reports) {
             self.board.set_report(report);
         }
+        self.stating.note_read(&batch);
         if self.is_listed && batch.infers {
             // What is missing is seen as a whole, apart from what was removed, so that what it
             // would take can be judged.
@@ -307,6 +321,8 @@ impl<O: Outlet> Control<O> {
         }
         self.is_listed = true;
         self.translate(batch.changes, clock::now());
+        self.settle_dedicated();
+        self.stating.open();
         self.outlet.go_live();
         self.outlet.restate(&mut self.engine.served());
         // Published before the condition is met, so that who waits for it finds them.
@@ -379,10 +395,11 @@ impl<O: Outlet> Control<O> {
         let processor_time = &self.processor_time;
         let mut has_time = || is_whole || processor_time().saturating_sub(before) < CUT_MAX;
         let outcome = self.engine.apply_taken_in_while(now, &mut has_time);
+        let of_tables = tables::cost(&outcome);
         self.commit(touched, outcome, cut.since);
         self.wanted.add(cut.wanted);
         let cost = (self.processor_time)().saturating_sub(before);
-        self.charge(cut.holders, cost, object);
+        self.charge(cut.holders, cost + of_tables, object);
     }
 
     /// Translates some of what was postponed, for about as long as a cut may take changes in. A
@@ -402,9 +419,10 @@ impl<O: Outlet> Control<O> {
                 break;
             };
             has_run = true;
+            let of_tables = tables::cost(&outcome);
             self.publish(outcome, since, Vec::new());
             let now = (self.processor_time)();
-            self.charge_part(namespace, now.saturating_sub(before));
+            self.charge_part(namespace, (now.saturating_sub(before), of_tables));
             if now.saturating_sub(begin) >= TAKING_IN_MAX {
                 break;
             }
@@ -412,10 +430,12 @@ impl<O: Outlet> Control<O> {
         has_run
     }
 
-    /// Charges a namespace what a part of what was postponed cost. A light one says nothing of what
-    /// its next changes cost; but views go in light ones alone, which add up.
-    fn charge_part(&mut self, namespace: Box<str>, cost: Duration) {
-        let cost = match self.engine.has_visited() {
+    /// Charges a namespace what a part of what was postponed cost, here and by the tables that
+    /// proxies make of it. A light one says nothing of what its next changes cost; but views go in
+    /// light ones alone, and tables may, so that those add up.
+    fn charge_part(&mut self, namespace: Box<str>, (own, of_tables): (Duration, Duration)) {
+        let cost = own + of_tables;
+        let cost = match self.engine.has_visited() || !of_tables.is_zero() {
             true => self.portions.add(&namespace, cost, clock::now()),
             false => Some(cost).filter(|cost| *cost >= HEAVY_MIN),
         };
@@ -468,6 +488,7 @@ impl<O: Outlet> Control<O> {
     /// Hands on what became of changes; the oldest came at `since`.
     fn commit(&mut self, touched: Touched, outcome: Outcome, since: Instant) {
         self.board.work().batches.inc();
+        self.stating.note(touched.put_ingresses);
         self.publish(outcome, since, touched.ingresses);
         let pods = touched.pods.iter();
         let former = pods.filter_map(|pod| self.beside.look(&self.engine, pod));
@@ -508,38 +529,14 @@ impl<O: Outlet> Control<O> {
         self.board.set_others(&self.engine, others, gone);
         self.outlet.tell(&outcome.findings);
         self.outlet.state(&outcome.served, &outcome.unserved);
+        self.state_objects(&outcome.statuses, &outcome.served);
         self.outlet.claims(outcome.claims);
         self.wishes.change(outcome.wishes, outcome.issuers);
         self.rivals.change(outcome.rivals);
         self.wanted.add(outcome.wanted);
         self.board.change_findings(outcome.findings);
-        self.board.set_snapshot(snapshot, self.batches);
-    }
-}
-
-/// The parts of changes that are remembered once the engine has them. The objects are not, so that
-/// nothing of a first list stays in memory beside what the engine keeps of it.
-#[derive(Default)]
-struct Touched {
-    /// The Ingresses, which wait to be live.
-    ingresses: Vec<ObjectKey>,
-    /// The Pods whose proxies have asked.
-    pods: Vec<Arc<str>>,
-    /// The first object that was not removed.
-    put: Option<ObjectKey>,
-}
-
-impl Touched {
-    fn note(&mut self, change: &Change, beside: &Beside) {
-        let key = change.key();
-        match key.kind {
-            ObjectKind::Ingress => self.ingresses.push(key.clone()),
-            ObjectKind::Pod if beside.knows(key.id()) => self.pods.push(key.id().clone()),
-            _ => {}
-        }
-        if self.put.is_none() && matches!(change, Change::Put(_)) {
-            self.put = Some(key.clone());
-        }
+        self.board
+            .set_snapshot(self.engine.snapshot(), self.batches);
     }
 }
 

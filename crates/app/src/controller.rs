@@ -1,14 +1,20 @@
 //! `controller`: watches a cluster, translates, and tells proxies what to serve.
 
 mod acme;
+mod annotations;
 mod authority;
 mod certificate;
 pub mod claims;
 mod contact;
+mod deployments;
+mod described;
 mod fleet;
 mod held;
 mod issuers;
+mod objects;
+mod obstacle;
 mod outlet;
+mod peers;
 mod pods;
 mod roots;
 mod signer;
@@ -55,6 +61,7 @@ use crate::restart;
 use crate::rivals::Rivals;
 use crate::settings::{Controller, MeshAuthority};
 use crate::signals::Stop;
+use crate::stated::StatedStatuses;
 use crate::status::report::Reporter;
 use crate::tokens::Tokens;
 use acme::Obtaining;
@@ -102,13 +109,18 @@ fn parts(key: &ObjectKey) -> (Arc<str>, Arc<str>) {
 fn cluster_settings(settings: &Controller, holds: &Holds) -> kubernetes::ClusterSettings {
     let namespaces = settings.namespaces.iter().map(|it| it.as_str().into());
     let has_mesh = settings.meaning.trust_domain.is_some();
-    let mut kinds: Vec<ObjectKind> = match settings.watches_istio {
-        true => ObjectKind::ALL.into(),
-        false if has_mesh => [&ObjectKind::CORE[..], &[ObjectKind::Pod]].concat(),
-        false => ObjectKind::CORE.into(),
-    };
+    let mut kinds: Vec<ObjectKind> = ObjectKind::CORE.into();
+    if settings.watches_istio {
+        kinds.extend(ObjectKind::ISTIO);
+    }
+    if settings.watches_istio || has_mesh {
+        kinds.push(ObjectKind::Pod);
+    }
+    if settings.watches_gateway_api {
+        kinds.extend(ObjectKind::GATEWAY_API);
+        kinds.push(ObjectKind::Namespace);
+    }
     // There are rights to issuers where certificates are obtained.
-    kinds.retain(|kind| !ObjectKind::ISSUERS.contains(kind));
     if settings.acme.is_some() {
         kinds.extend(ObjectKind::ISSUERS);
     }
@@ -135,21 +147,19 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let mut stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let (board, live) = (Board::new(&metrics), Live::new(&metrics));
+    let stated = objects::stated(&settings, &live);
     let holds = holds(&settings, &metrics);
     let ready = readiness.require("the first complete list of every kind");
-    let heard = readiness.require("the API server");
     let listener = pages::bind(settings.admin, None)?;
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
-    let pages = pages(&metrics, readiness, (&board, &live, &holds), &settings);
+    let shown = (&board, &live, &holds, &stated);
+    let pages = pages(&metrics, &readiness, shown, &settings);
     pages::start(listener, pages, &drain, restart::at_once())?;
-    let cluster = Cluster::connect(cluster_settings(&settings, &holds)).await?;
-    let client = cluster.client();
-    cluster.counters().register(&metrics);
-    let lost = contact::keep(client.clone(), settings.lost_after, heard, &metrics);
+    let (cluster, client, lost) = connect(&settings, &holds, &readiness, &metrics).await?;
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let (trust, tokens, (known, proofs), demands) = tokio::select! {
-        prepared = prepare((&client, &metrics), &settings, &inbox) => prepared,
+        prepared = prepare((&client, &metrics), (&settings, &stated), &inbox) => prepared,
         _ = stop.asked() => return Ok(()),
     };
     let (announce, addresses) = watch::channel(None);
@@ -170,36 +180,73 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     };
     let certificate = server.start(sync, &metrics, &drain)?;
     let (bundle, told) = watch::channel(trust.roots.bundle());
-    if let Some(webhook) = webhook {
-        webhook.start(fleet::tls(certificate.clone())?, &metrics, &drain)?;
-    }
-    let namespaces = publish_roots(&client, &settings, told);
+    start_webhook(webhook, certificate.clone(), &metrics, &drain)?;
+    let namespaces = publish_roots(&client, &settings, told.clone());
     keep_secrets((certificate, bundle), &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
+    let objects = objects::start(
+        (&client, &settings),
+        (&word, &live, &stated),
+        (&inbox, told),
+    );
     let (claims, kept) = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
     let around = (&cluster, &inbox, &live, board.obtained(), &demands);
     let obtaining = Obtaining::start(&settings, around, word.leads(), &metrics)?;
     let rivals = keep_proofs(&settings, proofs, &inbox, word.leads(), &metrics);
     let (wishes, issued) = (obtaining.wishes.clone(), obtaining.issued.clone());
-    let looks = Looks::of(&settings, namespaces, pods, issued);
+    let looks = Looks::of((&client, &settings), namespaces, pods, issued);
     follow(cluster, inbox.clone(), looks, wanted.clone());
     follow_tenants(settings.meaning.tenants_followed(&metrics)?, &inbox);
     drop(task::spawn_local("stop", pass_on(stop, inbox)));
-    let fleet = Fleet::new(views, word, claims);
+    let fleet = Fleet::new(views, (word, objects), claims);
     let over = on_a_thread_of_its_own(move || {
         let (engine, fair) = (engine(&settings, &trust, kept), fairness(&settings));
         Control::new(engine, fleet, fair, board, live, ready, announce)
             .with_wanted(wanted)
             .with_wishes(wishes)
             .with_rivals(rivals)
+            .with_stated(stated)
             .run(events)
     })?;
     over.await.context("the control thread panicked")?;
+    close(obtaining, &drain).await;
+    Ok(())
+}
+
+/// Begins to watch the cluster, and to ask whether the API server is lost.
+async fn connect(
+    settings: &Controller,
+    holds: &Holds,
+    readiness: &Readiness,
+    metrics: &Metrics,
+) -> anyhow::Result<(Cluster, Client, watch::Receiver<bool>)> {
+    let heard = readiness.require("the API server");
+    let cluster = Cluster::connect(cluster_settings(settings, holds)).await?;
+    let client = cluster.client();
+    cluster.counters().register(metrics);
+    let lost = contact::keep(client.clone(), settings.lost_after, heard, metrics);
+    Ok((cluster, client, lost))
+}
+
+/// Answers API servers by the certificate that proxies are shown, where there is a webhook.
+fn start_webhook(
+    webhook: Option<webhook::Bound<'_>>,
+    certificate: Arc<Renewed>,
+    metrics: &Metrics,
+    drain: &Drain,
+) -> anyhow::Result<()> {
+    match webhook {
+        Some(webhook) => webhook.start(fleet::tls(certificate)?, metrics, drain),
+        None => Ok(()),
+    }
+}
+
+/// Ends what was started beside the control loop, gracefully.
+async fn close(obtaining: Obtaining, drain: &Drain) {
     drop(obtaining);
     drain.start();
     drain.finished().await;
-    Ok(())
 }
 
 /// Runs the control loop on a thread, so that watches, the Lease and what is written to the cluster
@@ -232,16 +279,17 @@ async fn pass_on(mut stop: Stop, inbox: mpsc::Sender<Event>) {
 
 fn pages(
     metrics: &Metrics,
-    readiness: Readiness,
-    (board, live, holds): (&Board, &Live, &Holds),
+    readiness: &Readiness,
+    (board, live, holds, stated): (&Board, &Live, &Holds, &StatedStatuses),
     settings: &Controller,
 ) -> Pages {
     let reporter = Reporter {
         role: "controller",
         started: clock::now(),
-        readiness,
+        readiness: readiness.clone(),
         board: board.clone(),
         live: Some(live.clone()),
+        stated: Some(stated.clone()),
         holds: holds.clone(),
         followed: None,
     };
@@ -370,7 +418,7 @@ fn look_after_authority(
 /// the inbox by then.
 async fn prepare(
     (client, metrics): (&Client, &Metrics),
-    settings: &Controller,
+    (settings, stated): (&Controller, &StatedStatuses),
     inbox: &mpsc::Sender<Event>,
 ) -> (Trust, Arc<Tokens>, (Known, Option<KnownProofs>), Demands) {
     let trust = loop {
@@ -382,7 +430,8 @@ async fn prepare(
     };
     let tokens = Arc::new({
         let has_mesh = settings.meaning.trust_domain.is_some();
-        Tokens::new(settings.proxy_accounts.clone(), has_mesh)
+        let tokens = Tokens::new(settings.proxy_accounts.clone(), has_mesh);
+        tokens.with_dedicated(stated.dedicated())
     });
     while let Err(error) = refresh(client, &tokens).await {
         tracing::warn!("the keys of tokens cannot be read: {error:#}; trying again");
@@ -429,11 +478,14 @@ struct Looks {
     pods: Option<KnownPods>,
     /// Where certificates are obtained.
     issued: Option<Issued>,
+    /// Where claims to hosts are kept: whoever edits objects without end would otherwise choose
+    /// between what was read of claims before the first list and what the list has.
+    claims: Option<(Client, String)>,
 }
 
 impl Looks {
     fn of(
-        settings: &Controller,
+        (client, settings): (&Client, &Controller),
         namespaces: Namespaces,
         pods: KnownPods,
         issued: Option<Issued>,
@@ -443,12 +495,20 @@ impl Looks {
             namespaces,
             pods: has_mesh.then_some(pods),
             issued,
+            claims: Some((client.clone(), settings.namespace.clone())),
         }
+    }
+
+    /// The claims as they are kept at the end of the first list.
+    async fn take_claims(&mut self, is_listed: bool) -> Option<Event> {
+        let (client, namespace) = self.claims.take_if(|_| is_listed)?;
+        let known = claims::load(&client, &namespace).await;
+        Some(Event::Learned(known.claims))
     }
 }
 
 /// Carries what the watches see into the inbox.
-fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, looks: Looks, wanted: Wanted) {
+fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, mut looks: Looks, wanted: Wanted) {
     drop(task::spawn_local("source", async move {
         let mut epoch = None;
         loop {
@@ -471,6 +531,12 @@ fn follow(mut cluster: Cluster, inbox: mpsc::Sender<Event>, looks: Looks, wanted
             }
             if let Some(issued) = &looks.issued {
                 issued.look(&batch);
+            }
+            // Before anybody is told of what the list has.
+            if let Some(learned) = looks.take_claims(batch.synced).await
+                && inbox.send(learned).await.is_err()
+            {
+                return;
             }
             if inbox.send(Event::Changed(batch)).await.is_err() {
                 return;

@@ -29,6 +29,9 @@ const ENDPOINTS_PART: u64 = 4;
 /// The part of the descriptors of endpoints that idle connections have.
 const IDLE_PART: u64 = 8;
 
+/// The part of the descriptors of endpoints that flows of datagrams have, where there are any.
+const FLOWS_PART: u64 = 4;
+
 /// The part of the descriptors of clients that silent ones have beyond the limit of all.
 const SPARE_PART: u64 = 8;
 
@@ -166,6 +169,7 @@ fn lower(workers: u64, had: u64, limits: &mut Limits) {
     least(&mut limits.spare_max, spare);
     least(&mut limits.connections_max, clients.saturating_sub(spare));
     least(&mut limits.requests_max, endpoints - idle);
+    least(&mut limits.flows_max, endpoints / FLOWS_PART);
     limits.idle_endpoints_max = usize::try_from(idle).unwrap_or(usize::MAX);
 }
 

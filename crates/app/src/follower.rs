@@ -4,7 +4,7 @@ mod identity;
 mod kept;
 mod link;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,11 +51,11 @@ pub fn run(raw: &RawProxy) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(follow(settings))?;
+    runtime.block_on(follow(settings, raw.bind.clone()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
+async fn follow(settings: settings::Proxy, bind: Vec<IpAddr>) -> anyhow::Result<()> {
     let stop = Stop::listen()?;
     let (metrics, readiness, drain) = (Metrics::new(), Readiness::new(), Drain::new());
     let board = Board::new(&metrics);
@@ -76,6 +76,7 @@ async fn follow(settings: settings::Proxy) -> anyhow::Result<()> {
     let mut proxy = settings.traffic.proxy();
     proxy.names.border.own = own_addresses(&settings, &opened.listener)?;
     proxy.inherited = opened.inherited;
+    proxy.bind = bind;
     descriptors::provide(&mut proxy).show(&board, &metrics);
     let proxy = Proxy::start(proxy, &metrics)?;
     settings.traffic.access_log.reopen_at_signal()?;
@@ -166,6 +167,7 @@ fn reporter(
         readiness: readiness.clone(),
         board: board.clone(),
         live: None,
+        stated: None,
         holds: holds.clone(),
         followed: Some(Arc::new(move || history.report(&controller))),
     }

@@ -14,6 +14,7 @@ pub mod completions;
 pub mod confirm;
 pub mod control;
 pub mod controller;
+pub mod dedicated;
 pub mod descriptors;
 pub mod explain;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub mod rivals;
 pub mod serve;
 pub mod settings;
 pub mod signals;
+pub mod stated;
 pub mod status;
 pub mod tenants;
 pub mod tickets;

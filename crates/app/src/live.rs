@@ -10,6 +10,7 @@ mod awaited;
 mod crowd;
 mod refusals;
 mod report;
+mod served;
 mod slow;
 #[cfg(test)]
 mod tests;
@@ -23,13 +24,16 @@ use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Gauge, Histogram, Metrics};
 use myriad_model::{Digest, Key, Position};
 use myriad_translate::FindingsChange;
+use tokio::sync::Notify;
 
 pub use self::awaited::AwaitedResource;
 pub use self::refusals::{REFUSALS_MAX, REFUSERS_MAX, RefusedResource, Speaker};
 pub use self::report::{LiveReport, ObjectReport, ProxyReport, by_kind};
+pub use self::served::{ProxyGroup, Served};
 
 use self::crowd::Crowd;
 use self::refusals::Refusals;
+use self::served::Groups;
 
 /// The most commits that are remembered; of older ones nobody learns any more when they became
 /// live.
@@ -62,6 +66,8 @@ const BUCKETS: [f64; 14] = [
 #[derive(Clone)]
 pub struct Live {
     state: Arc<Mutex<State>>,
+    /// Wakes whoever waits for objects to be served.
+    served: Arc<Notify>,
     seconds: Histogram,
     behind: Gauge,
 }
@@ -84,6 +90,9 @@ pub struct Newcomer {
 /// The root of a view, by its name.
 pub type Root = (Arc<str>, Digest);
 
+/// The crowds that a proxy is counted in: that of its speaker, and that of its group.
+type Crowds = (Speaker, Option<ProxyGroup>);
+
 #[derive(Default)]
 struct State {
     /// The newest commits; their numbers have no gaps.
@@ -101,6 +110,8 @@ struct State {
     gateways: Crowd,
     /// How far those of namespaces have.
     sidecars: Crowd,
+    /// How far those have that serve the same objects, and which objects wait for them.
+    groups: Groups,
     /// The commits that objects last changed by, and which objects were noted in which order.
     objects: HashMap<ObjectKey, u64>,
     noted: VecDeque<(ObjectKey, u64)>,
@@ -128,6 +139,8 @@ struct Committed {
 
 struct Proxy {
     newcomer: Newcomer,
+    /// The proxies that serve the same objects; none serve what nobody waits for.
+    group: Option<ProxyGroup>,
     since: Instant,
     /// The newest commit that it is known to have put into service, 0 for none yet; `None` while it
     /// is in step.
@@ -141,6 +154,7 @@ impl Live {
     pub fn new(metrics: &Metrics) -> Live {
         let live = Live {
             state: Arc::default(),
+            served: Arc::default(),
             seconds: Histogram::new(BUCKETS),
             behind: Gauge::default(),
         };
@@ -190,15 +204,18 @@ impl Live {
     /// A proxy has connected.
     pub fn connected(&self, stream: u64, newcomer: Newcomer) {
         let mut state = self.lock();
+        let group = state.groups.group_of(&newcomer);
+        let crowds = (newcomer.speaker.clone(), group.clone());
         let proxy = Proxy {
             newcomer,
+            group,
             since: clock::now(),
             reached: Some(0),
             position: Position::default(),
             refused: 0,
         };
-        state.crowd_mut(&proxy.newcomer.speaker).count(0);
         state.proxies.insert(stream, proxy);
+        state.in_crowds(&crowds, |crowd| crowd.count(0));
         self.settle(&mut state);
     }
 
@@ -223,9 +240,10 @@ impl Live {
         };
         let after = number.unwrap_or(before).max(before);
         if after != before {
-            let speaker = proxy.newcomer.speaker.clone();
-            state.crowd_mut(&speaker).leave(before);
+            let crowds = proxy.crowds();
+            state.in_crowds(&crowds, |crowd| crowd.leave(before));
             state.reach(stream, after);
+            self.tell_served(&mut state, crowds.1.as_ref());
             self.settle(&mut state);
         }
     }
@@ -259,11 +277,11 @@ impl Live {
         let Some(proxy) = state.proxies.remove(&stream) else {
             return change;
         };
-        let crowd = state.crowd_mut(&proxy.newcomer.speaker);
-        match proxy.reached {
+        state.in_crowds(&proxy.crowds(), |crowd| match proxy.reached {
             Some(number) => crowd.leave(number),
             None => crowd.in_step.remove(&proxy.newcomer.view, stream),
-        }
+        });
+        self.tell_served(&mut state, proxy.group.as_ref());
         if proxy.refused > 0 {
             let gone = state.refusals.leave((stream, &proxy.newcomer.speaker));
             change.removed.extend(gone);
@@ -378,6 +396,11 @@ impl Proxy {
     fn reached(&self, newest: u64) -> u64 {
         self.reached.unwrap_or(newest)
     }
+
+    /// The crowds that it is counted in.
+    fn crowds(&self) -> Crowds {
+        (self.newcomer.speaker.clone(), self.group.clone())
+    }
 }
 
 impl State {
@@ -409,10 +432,14 @@ impl State {
         crowds.map(|it| it.count_in_step(self.newest)).iter().sum()
     }
 
-    fn crowd_mut(&mut self, speaker: &Speaker) -> &mut Crowd {
+    /// Does the same to the crowds of a proxy.
+    fn in_crowds(&mut self, (speaker, group): &Crowds, act: impl Fn(&mut Crowd)) {
         match speaker {
-            Speaker::Operator => &mut self.gateways,
-            Speaker::Namespace(_) => &mut self.sidecars,
+            Speaker::Operator => act(&mut self.gateways),
+            Speaker::Namespace(_) => act(&mut self.sidecars),
+        }
+        if let Some(group) = group {
+            self.groups.change(group, act);
         }
     }
 
@@ -421,17 +448,13 @@ impl State {
         let Some(proxy) = self.proxies.get_mut(&stream) else {
             return;
         };
-        let crowd = match proxy.newcomer.speaker {
-            Speaker::Operator => &mut self.gateways,
-            Speaker::Namespace(_) => &mut self.sidecars,
-        };
-        if number == self.newest {
-            proxy.reached = None;
-            crowd.in_step.insert(&proxy.newcomer.view, stream);
-        } else {
-            proxy.reached = Some(number);
-            crowd.count(number);
-        }
+        let is_newest = number == self.newest;
+        proxy.reached = (!is_newest).then_some(number);
+        let (crowds, view) = (proxy.crowds(), proxy.newcomer.view.clone());
+        self.in_crowds(&crowds, |crowd| match is_newest {
+            true => crowd.in_step.insert(&view, stream),
+            false => crowd.count(number),
+        });
     }
 
     fn note_commit(&mut self, mut roots: Vec<Root>, since: Instant) {
@@ -470,6 +493,11 @@ impl State {
             let gateways = self.gateways.in_step.take(view);
             let sidecars = self.sidecars.in_step.take(view);
             for stream in gateways.into_iter().chain(sidecars) {
+                let group = self.proxies.get(&stream).and_then(|it| it.group.clone());
+                if let Some(group) = group {
+                    let leave = |crowd: &mut Crowd| crowd.in_step.remove(view, stream);
+                    self.groups.change(&group, leave);
+                }
                 self.reach(stream, self.newest - 1);
             }
         }

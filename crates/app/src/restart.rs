@@ -2,14 +2,15 @@
 //!
 //! A new process asks the one that listens at the path of `--restart-socket`, is given copies of
 //! its sockets, and says when it is live; until then the process before goes on as if nothing was.
-//! Connections that nobody has accepted yet wait in the sockets, so that none is lost.
+//! Connections that nobody has accepted yet wait in the sockets, so that none is lost. Flows of
+//! datagrams begin anew with the next process; the one before hands on what endpoints still answer.
 
 pub mod message;
 mod wire;
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -127,7 +128,7 @@ impl Restart {
                     for (role, file) in roles.into_iter().zip(files) {
                         check(role, &file)?;
                         match role.of_proxy() {
-                            Some(role) => sockets.push((role, TcpListener::from(file))),
+                            Some(role) => sockets.push((role, file)),
                             None => self.own.push_back((role, file)),
                         }
                     }
@@ -314,7 +315,7 @@ impl Keeper {
     async fn give(&self, socket: &UnixStream) -> anyhow::Result<()> {
         let mut all: Vec<(Role, OwnedFd)> = Vec::new();
         for (role, copy) in self.offer.sockets.copies()? {
-            all.push((Role::from_proxy(role), copy.into()));
+            all.push((Role::from_proxy(role), copy));
         }
         for (role, file) in &self.offer.own {
             all.push((*role, file.try_clone()?));
@@ -429,10 +430,14 @@ fn check_peer(socket: impl AsFd) -> anyhow::Result<()> {
 /// Whether a file is the socket that it is said to be.
 fn check(role: Role, file: &OwnedFd) -> anyhow::Result<()> {
     use rustix::net::{SocketType, sockopt};
-    let is_stream = sockopt::socket_type(file).is_ok_and(|it| it == SocketType::STREAM);
+    let expected = match role {
+        Role::Datagrams => SocketType::DGRAM,
+        _ => SocketType::STREAM,
+    };
+    let is_expected = sockopt::socket_type(file).is_ok_and(|it| it == expected);
     let is_listening = sockopt::socket_acceptconn(file).unwrap_or(false);
     ensure!(
-        is_stream && local_address(file).is_some() && is_listening == role.is_listening(),
+        is_expected && local_address(file).is_some() && is_listening == role.is_listening(),
         "a socket is not what it is said to be"
     );
     Ok(())
@@ -448,6 +453,7 @@ impl Role {
             Role::Listener => Some(SocketRole::Listener),
             Role::Outbound => Some(SocketRole::Capture(CaptureDirection::Outbound)),
             Role::Inbound => Some(SocketRole::Capture(CaptureDirection::Inbound)),
+            Role::Datagrams => Some(SocketRole::Datagrams),
             Role::Admin | Role::Probes | Role::Http | Role::Https => None,
         }
     }
@@ -457,6 +463,7 @@ impl Role {
             SocketRole::Listener => Role::Listener,
             SocketRole::Capture(CaptureDirection::Outbound) => Role::Outbound,
             SocketRole::Capture(CaptureDirection::Inbound) => Role::Inbound,
+            SocketRole::Datagrams => Role::Datagrams,
         }
     }
 }

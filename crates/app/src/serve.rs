@@ -378,6 +378,7 @@ fn reporter(readiness: Readiness, (board, live): (&Board, &Live)) -> Reporter {
         readiness,
         board: board.clone(),
         live: Some(live.clone()),
+        stated: None,
         followed: None,
     }
 }

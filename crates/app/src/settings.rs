@@ -4,6 +4,7 @@ mod acme;
 mod address;
 mod bounds;
 mod captures;
+mod deployments;
 mod endpoints;
 mod engine;
 mod hold;
@@ -32,12 +33,10 @@ use myriad_base::metrics::Metrics;
 use myriad_model::{Extent, Reach};
 use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
 use myriad_translate::mesh_config::{Edge, MeshConfig};
-use myriad_translate::{
-    Bounds, CertManager, GatewayCredentials, GatewayPorts, Hsts, MAIN, Tenants,
-};
+use myriad_translate::{Bounds, GatewayCredentials, GatewayPorts, Hsts, MAIN, Tenants};
 
 use crate::cli::endpoints::RawEndpoints;
-use crate::cli::{Istio, RawController, RawMeaning, RawProxy, RawServe, RawTraffic};
+use crate::cli::{RawController, RawMeaning, RawProxy, RawServe, RawTraffic, Watching};
 use crate::gateways::{self, Account, Gateways};
 use crate::mesh as mesh_file;
 use crate::tenants::Followed;
@@ -49,6 +48,7 @@ use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
 
 pub use acme::{AcmeSettings, ISSUER, OnDemandSettings};
 pub use captures::Captures;
+pub use deployments::{GatewayTemplate, MetadataTemplate, NetworkPolicyTemplate, ServiceTemplate};
 pub use listeners::Listeners;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 pub use requests::AccessLog;
@@ -93,6 +93,8 @@ pub struct Controller {
     pub namespaces: Vec<String>,
     /// Whether Istio's kinds are watched where the cluster has them.
     pub watches_istio: bool,
+    /// Whether the kinds of Gateway API are watched where the cluster has them.
+    pub watches_gateway_api: bool,
     /// Whether ConfigMaps are watched, which Ingresses may name.
     pub watches_config_maps: bool,
     /// Whether Secrets that may hold anything are watched, beside those of certificates.
@@ -109,6 +111,10 @@ pub struct Controller {
     pub listeners: Listeners,
     /// Which Pods get a proxy on their way into the cluster; none if none do.
     pub injection: Option<Injection>,
+    /// How the proxies of single Gateways are deployed; none where they are not.
+    pub gateway_template: Option<GatewayTemplate>,
+    /// Whether Ingresses are annotated that are served.
+    pub annotates_live: bool,
     /// How certificates are obtained; none where they are not.
     pub acme: Option<AcmeSettings>,
     /// How hosts are proven; none where they are not.
@@ -192,6 +198,8 @@ pub struct Meaning {
     pub ingress_class: String,
     /// The controller that an IngressClass names to be served.
     pub controller_class: String,
+    /// The controller that a GatewayClass names to be served.
+    pub gateway_controller: String,
     /// Namespace and Secret of the default certificate.
     pub default_certificate: Option<(String, String)>,
     /// Annotations that are ignored on request.
@@ -292,20 +300,6 @@ impl Serve {
         }
         all_or(problems, settings)
     }
-
-    /// The settings of the engine. The ports are those that are really bound.
-    pub fn translate(&self) -> myriad_translate::Settings {
-        let issuers = self.acme.issuer.iter().map(|_| ISSUER.into());
-        let pairing = self.acme.issuer.iter().filter(|it| it.gives_pair());
-        myriad_translate::Settings {
-            own: vec![self.admin],
-            issuers: Some(issuers.collect()),
-            pairing_issuers: pairing.map(|_| ISSUER.into()).collect(),
-            // Files are nobody's but this process's.
-            cert_manager: CertManager::Absent,
-            ..self.listeners.translate(self.meaning.translate())
-        }
-    }
 }
 
 impl Controller {
@@ -350,7 +344,8 @@ impl Controller {
                 .as_ref()
                 .and_then(|text| name_pair("--publish-service", text, &mut problems)),
             namespaces: raw.namespaces.clone(),
-            watches_istio: raw.istio == Istio::Auto,
+            watches_istio: raw.istio == Watching::Auto,
+            watches_gateway_api: raw.gateway_api == Watching::Auto,
             watches_config_maps: raw.watch_configmaps,
             watches_generic_secrets: raw.secrets.are_all(),
             authority: MeshAuthority::read(&raw.authority, &raw.namespace, &mut problems),
@@ -359,6 +354,8 @@ impl Controller {
             lost_after: Duration::from_secs(raw.contact.lost_after.into()),
             listeners,
             injection: Injection::read(&raw.injection, raw.meaning.mesh.mesh, &mut problems),
+            gateway_template: GatewayTemplate::read(&raw.deployments, &mut problems),
+            annotates_live: raw.deployments.live_annotations,
             acme: acme::of_cluster(
                 (&raw.acme, &raw.on_demand),
                 &raw.cluster_acme,
@@ -377,21 +374,6 @@ impl Controller {
         let own = [settings.admin.port(), settings.sync.port()];
         settings.meaning.gateway_ports.except.extend(own);
         all_or(problems, settings)
-    }
-
-    /// The settings of the engine.
-    pub fn translate(&self) -> myriad_translate::Settings {
-        let issuer = self.acme.as_ref().and_then(|acme| acme.issuer.as_ref());
-        let issuers = issuer.iter().map(|_| ISSUER.into());
-        let pairing = issuer.iter().filter(|it| it.gives_pair());
-        myriad_translate::Settings {
-            // Objects are of tenants, and their history is seen and kept.
-            late_claims: true,
-            issuers: Some(issuers.collect()),
-            pairing_issuers: pairing.map(|_| ISSUER.into()).collect(),
-            issuer_namespace: self.namespace.as_str().into(),
-            ..self.listeners.translate(self.meaning.translate())
-        }
     }
 }
 
@@ -497,12 +479,12 @@ impl Traffic {
             names: self.names.clone(),
             captures: self.captures.sockets.clone(),
             memory_max: self.memory_max,
-            inherited: None,
             hands_over: self.restart_socket.is_some(),
             limits: Limits {
                 detection_timeout: self.captures.detection_timeout,
                 ..self.limits.clone()
             },
+            ..myriad_proxy::Settings::default()
         }
     }
 }
@@ -538,6 +520,9 @@ impl Meaning {
         if raw.ingress_class.is_empty() {
             problems.push("--ingress-class is empty".to_owned());
         }
+        if raw.gateway_controller.is_empty() {
+            problems.push("--gateway-controller is empty".to_owned());
+        }
         let named = raw.catch_all_namespaces.as_ref();
         let named = named.filter(|names| names.iter().all(|name| name != "*"));
         let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
@@ -546,6 +531,7 @@ impl Meaning {
         let mut meaning = Meaning {
             ingress_class: raw.ingress_class.clone(),
             controller_class: raw.controller_class.clone(),
+            gateway_controller: raw.gateway_controller.clone(),
             default_certificate,
             ignore_annotations: raw.ignore_annotations.iter().cloned().collect(),
             nginx_config_map: config_map(raw.nginx_configmap.as_deref(), problems),

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::dedicated::DedicatedGateways;
 use crate::gateways::Account;
 
 /// The audience that a proxy's token has to be for: a token for the API server is refused, and
@@ -28,6 +29,8 @@ const ALGORITHMS: [Algorithm; 4] = [
 /// Checks tokens.
 pub struct Tokens {
     accounts: BTreeMap<Account, Arc<str>>,
+    /// The Gateways with proxies of their own, which are of their namespaces.
+    dedicated: DedicatedGateways,
     /// Whether a proxy in a Pod may be beside the Pod's workload.
     admits_sidecars: bool,
     keys: Mutex<Arc<KeySet>>,
@@ -46,6 +49,9 @@ pub struct Identity {
     pub pod: String,
     /// The view that its service account sees; none for what its Pod does.
     pub view: Option<Arc<str>>,
+    /// Whether the operator has named its service account. What others say counts for their
+    /// namespace alone.
+    pub is_operators: bool,
 }
 
 /// Why a token was refused. The proxy is told no more than that.
@@ -85,10 +91,17 @@ impl Tokens {
     pub fn new(accounts: BTreeMap<Account, Arc<str>>, admits_sidecars: bool) -> Self {
         Tokens {
             accounts,
+            dedicated: DedicatedGateways::default(),
             admits_sidecars,
             keys: Mutex::default(),
             stale: Notify::new(),
         }
+    }
+
+    /// Admits the service accounts of these Gateways too, each to the view of its Gateway.
+    #[must_use]
+    pub fn with_dedicated(self, dedicated: DedicatedGateways) -> Self {
+        Tokens { dedicated, ..self }
     }
 
     /// Replaces the keys by a published JWK set (RFC 7517).
@@ -134,6 +147,8 @@ impl Tokens {
         let account = (claims.namespace, claims.serviceaccount.name);
         let pod = claims.pod.map(|pod| pod.name).unwrap_or_default();
         let view = self.accounts.get(&account).cloned();
+        let is_operators = view.is_some();
+        let view = view.or_else(|| self.dedicated.view_of_account(&account.0, &account.1));
         if view.is_none() && (pod.is_empty() || !self.admits_sidecars) {
             return Err(Refused::Account(format!("{}/{}", account.0, account.1)));
         }
@@ -142,6 +157,7 @@ impl Tokens {
             account: account.1,
             pod,
             view,
+            is_operators,
         })
     }
 

@@ -14,11 +14,11 @@ use crate::backend;
 use crate::cluster;
 use crate::cluster::ground::Ground;
 use crate::cluster::parts::Home;
-use crate::domains::{Certificates, Generator};
+use crate::domains::{Certificates, DomainObjects, Generator};
 use crate::load::{self, Load, Measured};
 use report::{Live, Report, Row};
 use samples::Samples;
-use served::{Served, Source};
+use served::{Beside, Served, Source};
 
 pub use samples::{Pace, PerDomain, Quantiles};
 
@@ -32,10 +32,14 @@ pub struct ActivateArgs {
     /// a cluster, that of `MYRIAD_CLUSTER` or one that is started for this.
     #[arg(long, value_enum, default_value_t = Source::Inbox)]
     source: Source,
-    /// How certificates are spread over domains.
-    #[arg(long, value_enum, default_value_t = Certificates::Unique)]
-    certificates: Certificates,
-    /// Domains per file, with `--source dir`.
+    /// The objects that lead to domains.
+    #[arg(long, value_enum, default_value_t = DomainObjects::Ingresses)]
+    objects: DomainObjects,
+    /// How certificates are spread over domains; by default each has its own, and with HTTPRoutes
+    /// on one listener, all have one.
+    #[arg(long, value_enum)]
+    certificates: Option<Certificates>,
+    /// Domains per file, with `--source dir`; those of a ListenerSet are in one in any case.
     #[arg(long, default_value_t = 1)]
     domains_per_file: u64,
     /// Requests per second of the live traffic.
@@ -51,6 +55,10 @@ pub struct ActivateArgs {
     /// serve, if there are as many samples; 0 for none.
     #[arg(long, default_value_t = 100)]
     samples_at_half: u64,
+    /// Routes of other domains that are changed per second, while as many domains are added,
+    /// changed and removed once more; 0 for none.
+    #[arg(long, default_value_t = 0.0, default_missing_value = "20", num_args = 0..=1)]
+    under_churn: f64,
     /// Threads of the proxy.
     #[arg(long, default_value_t = 2)]
     workers: usize,
@@ -84,17 +92,42 @@ const WARMING: Duration = Duration::from_secs(2);
 pub fn run(args: &ActivateArgs) -> anyhow::Result<()> {
     ensure!(args.rate > 0.0 && args.load > 0.0, "a rate is above zero");
     ensure!(!args.domains.contains(&0), "a number of domains is above 0");
+    ensure!(args.under_churn >= 0.0, "a rate is not below zero");
+    args.check_objects()?;
     match args.source {
         Source::Dir | Source::Inbox => measure_each(args, Ipv4Addr::LOCALHOST.into()),
         Source::Kubernetes => cluster::inside(|| measure_each(args, Home::address())),
     }
 }
 
+impl ActivateArgs {
+    /// How certificates are spread, where that is said or not.
+    fn certificates(&self) -> Certificates {
+        self.certificates.unwrap_or(match self.objects {
+            DomainObjects::Ingresses | DomainObjects::ListenerSets => Certificates::Unique,
+            DomainObjects::HttpRoutes => Certificates::Wildcard,
+        })
+    }
+
+    fn check_objects(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.objects != DomainObjects::HttpRoutes
+                || self.certificates() == Certificates::Wildcard,
+            "one listener has one certificate: --certificates wildcard"
+        );
+        ensure!(
+            self.objects == DomainObjects::Ingresses || self.burst == 0,
+            "--burst is of Ingresses"
+        );
+        Ok(())
+    }
+}
+
 fn measure_each(args: &ActivateArgs, address: IpAddr) -> anyhow::Result<()> {
-    let generator = Generator::new(args.certificates, backend::start(address)?)?;
+    let generator = Generator::new(args.certificates(), backend::start(address)?)?;
     let mut ground = match args.source {
         Source::Dir | Source::Inbox => None,
-        Source::Kubernetes => Some(Ground::prepare(&generator)?),
+        Source::Kubernetes => Some(Ground::prepare_for(&generator, args.objects)?),
     };
     let mut report = Report::new(args.json);
     for &domains in &args.domains {
@@ -117,12 +150,29 @@ fn measure(
     let (rss_mib, rss_peak_mib) = served.world().memory_mib()?;
     let hosts = quiet_hosts(generator, domains);
 
-    let (samples, live) = under_load(args, &mut served, &hosts, args.load, args.samples)?;
+    let usual = Scene {
+        rps: args.load,
+        count: args.samples,
+        churn: 0.0,
+    };
+    let (samples, live) = under_load(args, &mut served, &hosts, usual)?;
     let count_at_half = args.samples_at_half.min(args.samples);
     let live_at_half = if count_at_half > 0 {
         let capacity = load::capacity(served.https(), &hosts, Duration::from_secs(2))?;
-        let half = capacity / 2.0;
-        Some(under_load(args, &mut served, &hosts, half, count_at_half)?)
+        let scene = Scene {
+            rps: capacity / 2.0,
+            count: count_at_half,
+            ..usual
+        };
+        Some(under_load(args, &mut served, &hosts, scene)?)
+    } else {
+        None
+    };
+    // The last one: what was changed beside samples stays as it then is.
+    let live_under_churn = if args.under_churn > 0.0 {
+        let churn = args.under_churn;
+        let scene = Scene { churn, ..usual };
+        Some(under_load(args, &mut served, &hosts, scene)?)
     } else {
         None
     };
@@ -133,8 +183,11 @@ fn measure(
     Ok(Row {
         domains,
         source: args.source,
-        certificates: args.certificates,
-        domains_per_file: args.domains_per_file,
+        objects: args.objects,
+        certificates: args.certificates(),
+        domains_per_file: generator
+            .layout(args.objects, domains)
+            .per_file(args.domains_per_file),
         samples,
         rss_mib,
         rss_peak_mib,
@@ -142,8 +195,20 @@ fn measure(
         start_s,
         live,
         live_at_half,
+        live_under_churn,
         cluster,
     })
+}
+
+/// The circumstances of samples.
+#[derive(Clone, Copy)]
+struct Scene {
+    /// Requests per second of the live traffic.
+    rps: f64,
+    /// Domains that are added, changed and removed.
+    count: u64,
+    /// Routes of others that are changed per second.
+    churn: f64,
 }
 
 /// Changes beside live traffic; then the same traffic and as many new connections, to names that
@@ -152,12 +217,16 @@ fn under_load(
     args: &ActivateArgs,
     served: &mut Served<'_>,
     hosts: &[String],
-    rps: f64,
-    count: u64,
+    scene: Scene,
 ) -> anyhow::Result<(Samples, Live)> {
+    let Scene { rps, count, churn } = scene;
     let load = Load::start(served.https(), hosts, rps)?;
     std::thread::sleep(WARMING);
     load.take();
+    let beside = match churn > 0.0 {
+        true => Some(served.world().beside(churn)?),
+        false => None,
+    };
     let bar = progress(args.json, count, "domains added, changed and removed");
     let mut samples = Samples::default();
     let mut pace = Pace::new(args.rate);
@@ -166,10 +235,17 @@ fn under_load(
         bar.inc(1);
     }
     bar.finish_and_clear();
+    let changed = beside.map(Beside::stop).transpose()?;
     let during = load.take();
     let idle = idle(args, served, &samples.connections(), &load)?;
     load.stop()?;
-    Ok((samples, Live::new(rps, idle, during)))
+    let live = Live {
+        rps,
+        idle,
+        during,
+        changed,
+    };
+    Ok((samples, live))
 }
 
 fn idle(

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::allocation;
 use crate::cluster::usage;
-use crate::domains::SHARED_SECRET;
+use crate::domains::{Certificates, DomainObjects, Layout, SHARED_SECRET};
 use crate::istio::MESH_FILE;
 use crate::record::{Objects, Record};
 
@@ -130,11 +130,25 @@ struct Feeder {
 impl Feeder {
     fn run(self) -> anyhow::Result<()> {
         let mut input = BufReader::with_capacity(1 << 16, std::io::stdin().lock());
-        let mut objects = Objects { issuer: Vec::new() };
+        let mut objects = Objects {
+            issuer: Vec::new(),
+            layout: Layout {
+                objects: DomainObjects::Ingresses,
+                certificates: Certificates::Unique,
+                domains: 0,
+            },
+        };
         let mut list = Batch::default();
         let mut is_listing = true;
         while let Some(record) = Record::read(&mut input)? {
             let batch = match record {
+                Record::Layout(layout) => {
+                    objects.layout = layout;
+                    Batch {
+                        changes: objects.common().into_iter().collect(),
+                        ..Batch::default()
+                    }
+                }
                 Record::Issuer(der) => {
                     objects.issuer = der;
                     continue;
@@ -147,7 +161,8 @@ impl Feeder {
                     }
                 }
                 Record::Put(domain) => objects.put(&domain),
-                Record::Remove(number) => Objects::remove(number),
+                Record::Remove(number) => objects.remove(number),
+                Record::Edit { number, is_edited } => objects.edit(number, is_edited),
                 Record::Synced => {
                     is_listing = false;
                     Batch {

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod follower;
+mod gateway_api;
 pub mod ground;
 pub mod observer;
 pub mod parts;

@@ -1,5 +1,7 @@
 //! Domains by number: names, certificates, and what stands in their objects.
 
+mod gateway_yaml;
+mod layout;
 mod yaml;
 
 use std::net::SocketAddr;
@@ -14,11 +16,15 @@ use time::OffsetDateTime;
 use crate::backend;
 use crate::probe::Wanted;
 
+pub(crate) use layout::EDITED_PATH;
+pub use layout::{DomainObjects, GATEWAY, Layout, SET_LISTENERS, Site, WILDCARD_HOST};
 pub(crate) use yaml::pem;
 pub use yaml::{documents, secret_document};
 
 /// How certificates are spread over domains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Certificates {
     /// Each domain has a certificate of its own.
@@ -75,6 +81,28 @@ pub struct Generator {
 impl std::fmt::Debug for Pair {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Pair(a leaf of {} bytes)", self.leaf.len())
+    }
+}
+
+impl Certificates {
+    /// The host of a domain, by its number.
+    pub fn host(self, number: u64) -> String {
+        if self.is_shared(number) {
+            format!("d{number:08}.shared.test")
+        } else {
+            format!("www.d{number:08}.custom.test")
+        }
+    }
+
+    /// Whether a domain has the shared certificate.
+    pub fn is_shared(self, number: u64) -> bool {
+        let is_sample = number % 2 == 1;
+        match self {
+            Certificates::Unique => false,
+            Certificates::Wildcard => true,
+            // Samples are of the dearer kind.
+            Certificates::Mixed => !is_sample && !(number / 2).is_multiple_of(10),
+        }
     }
 }
 
@@ -149,11 +177,7 @@ impl Generator {
 
     /// The host of a domain.
     pub fn host(&self, number: u64) -> String {
-        if self.is_shared(number) {
-            format!("d{number:08}.shared.test")
-        } else {
-            format!("www.d{number:08}.custom.test")
-        }
+        self.certificates.host(number)
     }
 
     /// A domain. Another `version` gives it another certificate, or another endpoint where the
@@ -163,7 +187,7 @@ impl Generator {
     /// The cryptographic library refuses.
     pub fn domain(&self, number: u64, version: u64) -> anyhow::Result<Domain> {
         let host = self.host(number);
-        let is_shared = self.is_shared(number);
+        let is_shared = self.certificates.is_shared(number);
         let own = if is_shared {
             None
         } else {
@@ -206,6 +230,27 @@ impl Generator {
         }
     }
 
+    /// The answer that clients of a domain must see once it has gone: an alert, or that of the
+    /// listener which all domains share.
+    pub fn answer_after(&self, objects: DomainObjects) -> Wanted {
+        match objects {
+            DomainObjects::Ingresses | DomainObjects::ListenerSets => Wanted::Alert,
+            DomainObjects::HttpRoutes => Wanted::Answer {
+                leaf: self.shared.leaf.clone(),
+                status: 404,
+            },
+        }
+    }
+
+    /// How these objects lead to so many domains.
+    pub fn layout(&self, objects: DomainObjects, domains: u64) -> Layout {
+        Layout {
+            objects,
+            certificates: self.certificates,
+            domains,
+        }
+    }
+
     /// A domain with the other endpoint, whatever its certificate.
     pub fn moved(&self, mut domain: Domain) -> Domain {
         let [first, second] = self.endpoints;
@@ -215,16 +260,6 @@ impl Generator {
             first
         };
         domain
-    }
-
-    fn is_shared(&self, number: u64) -> bool {
-        let is_sample = number % 2 == 1;
-        match self.certificates {
-            Certificates::Unique => false,
-            Certificates::Wildcard => true,
-            // Samples are of the dearer kind.
-            Certificates::Mixed => !is_sample && !(number / 2).is_multiple_of(10),
-        }
     }
 }
 

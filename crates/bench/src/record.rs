@@ -1,5 +1,7 @@
 //! The messages over the pipe to a child, and the typed objects that the child makes of them.
 
+mod gateway;
+
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use myriad_api::{
     ObjectKind, PathType, Secret, Service, ServicePort, TlsPair,
 };
 
-use crate::domains::{Domain, NAMESPACE, Pair, SHARED_SECRET, object_name};
+use crate::domains::{Domain, DomainObjects, EDITED_PATH, Layout, NAMESPACE, Pair, Site};
 
 /// The longest part of a record.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -20,6 +22,8 @@ const PART_BYTES_MAX: usize = 1 << 20;
 /// A message from the parent to the child.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Record {
+    /// How objects lead to domains, before all others.
+    Layout(Layout),
     /// The issuer of all certificates, in DER.
     Issuer(Vec<u8>),
     /// The shared certificate.
@@ -28,6 +32,13 @@ pub enum Record {
     Put(Domain),
     /// A domain goes.
     Remove(u64),
+    /// The Ingress or HTTPRoute of a domain gets a path more, or loses it.
+    Edit {
+        /// The number of the domain.
+        number: u64,
+        /// Whether it has the path.
+        is_edited: bool,
+    },
     /// The first list is complete.
     Synced,
     /// Say your counters on standard output.
@@ -38,8 +49,13 @@ impl Record {
     /// Writes the record.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut parts: Vec<&[u8]> = Vec::new();
-        let (number, endpoint);
+        let (number, endpoint, layout);
         let tag = match self {
+            Record::Layout(of) => {
+                layout = serde_json::to_vec(of)?;
+                parts.push(&layout);
+                b'L'
+            }
             Record::Issuer(der) => {
                 parts.push(der);
                 b'I'
@@ -61,6 +77,14 @@ impl Record {
                 number = domain.to_le_bytes();
                 parts.push(&number);
                 b'R'
+            }
+            Record::Edit {
+                number: domain,
+                is_edited,
+            } => {
+                number = domain.to_le_bytes();
+                parts.push(&number);
+                if *is_edited { b'E' } else { b'e' }
             }
             Record::Synced => b'S',
             Record::Count => b'C',
@@ -101,6 +125,7 @@ impl Record {
         let number = |part: &Vec<u8>| Some(u64::from_le_bytes(part.as_slice().try_into().ok()?));
         let mut parts = parts.into_iter();
         Some(match tag {
+            b'L' => Record::Layout(serde_json::from_slice(&parts.next()?).ok()?),
             b'I' => Record::Issuer(parts.next()?),
             b'W' => Record::Shared(Pair {
                 leaf: parts.next()?,
@@ -122,6 +147,10 @@ impl Record {
                 })
             }
             b'R' => Record::Remove(number(&parts.next()?)?),
+            b'E' | b'e' => Record::Edit {
+                number: number(&parts.next()?)?,
+                is_edited: tag == b'E',
+            },
             b'S' => Record::Synced,
             b'C' => Record::Count,
             _ => return None,
@@ -133,36 +162,75 @@ impl Record {
 pub struct Objects {
     /// The issuer in DER.
     pub issuer: Vec<u8>,
+    /// How they lead to domains.
+    pub layout: Layout,
 }
 
 impl Objects {
-    /// The batch of one domain that appears or changes.
+    /// The change that brings what all domains need beside the shared Secret.
+    pub fn common(&self) -> Option<Change> {
+        let gateway = gateway::gateway(self.layout.objects)?;
+        Some(Change::Put(Object::Gateway(Arc::new(gateway))))
+    }
+
+    /// The batch of one domain that appears or changes. The ListenerSet is in it where it
+    /// changes, or is whole with this domain.
     pub fn put(&self, domain: &Domain) -> Batch {
-        let name = domain.name();
-        let secret = if domain.own.is_some() {
-            &name
-        } else {
-            SHARED_SECRET
-        };
+        let (name, site) = (domain.name(), Site::of(domain));
         let mut changes = vec![
             Change::Put(Object::Service(Arc::new(service(&name)))),
             Change::Put(Object::EndpointSlice(Arc::new(slice(
                 &name,
                 domain.endpoint,
             )))),
-            Change::Put(Object::Ingress(Arc::new(ingress(
-                &name,
-                &domain.host,
-                secret,
-            )))),
+            self.lead(&site, false),
         ];
         if let Some(pair) = &domain.own {
             changes.push(self.secret(&name, pair));
         }
+        let is_fresh = domain.number % 2 == 1;
+        let set = match is_fresh {
+            true => self.set(domain.number, Some(site)),
+            false => {
+                let ended = self.layout.set_ended_by(domain.number);
+                ended.and_then(|_| self.set(domain.number, None))
+            }
+        };
+        changes.extend(set);
         Batch {
             changes,
             ..Batch::default()
         }
+    }
+
+    /// The batch that edits the Ingress or HTTPRoute of a domain, or takes that back.
+    pub fn edit(&self, number: u64, is_edited: bool) -> Batch {
+        Batch {
+            changes: vec![self.lead(&self.layout.site(number), is_edited)],
+            ..Batch::default()
+        }
+    }
+
+    fn lead(&self, site: &Site, is_edited: bool) -> Change {
+        let objects = self.layout.objects;
+        Change::Put(match objects {
+            DomainObjects::Ingresses => Object::Ingress(Arc::new(ingress(site, is_edited))),
+            DomainObjects::ListenerSets | DomainObjects::HttpRoutes => {
+                Object::HttpRoute(Arc::new(gateway::http_route(objects, site, is_edited)))
+            }
+        })
+    }
+
+    /// The ListenerSet of a domain with all that it has from the start, and one more.
+    fn set(&self, number: u64, more: Option<Site>) -> Option<Change> {
+        if self.layout.objects != DomainObjects::ListenerSets {
+            return None;
+        }
+        let set = Layout::set_of(number);
+        let mut sites = self.layout.members(set);
+        sites.extend(more);
+        let set = gateway::listener_set(set, &sites);
+        Some(Change::Put(Object::ListenerSet(Arc::new(set))))
     }
 
     /// The change that brings a Secret.
@@ -179,12 +247,16 @@ impl Objects {
         })))
     }
 
-    /// The batch of one domain that goes.
-    pub fn remove(number: u64) -> Batch {
-        let name = object_name(number);
+    /// The batch of one domain that goes, which was not there from the start.
+    pub fn remove(&self, number: u64) -> Batch {
+        let name = self.layout.site(number).name;
         let slice = format!("{name}-1");
+        let lead = match self.layout.objects {
+            DomainObjects::Ingresses => ObjectKind::Ingress,
+            DomainObjects::ListenerSets | DomainObjects::HttpRoutes => ObjectKind::HttpRoute,
+        };
         let keys = [
-            (ObjectKind::Ingress, &name),
+            (lead, &name),
             (ObjectKind::Service, &name),
             (ObjectKind::EndpointSlice, &slice),
             (ObjectKind::Secret, &name),
@@ -192,8 +264,10 @@ impl Objects {
         let remove = |(kind, name): (ObjectKind, &String)| {
             Change::Remove(ObjectKey::new(kind, NAMESPACE, name))
         };
+        let mut changes: Vec<_> = keys.map(remove).into();
+        changes.extend(self.set(number, None));
         Batch {
-            changes: keys.map(remove).into(),
+            changes,
             ..Batch::default()
         }
     }
@@ -203,16 +277,18 @@ fn meta(kind: ObjectKind, name: &str) -> Meta {
     Meta::new(ObjectKey::new(kind, NAMESPACE, name))
 }
 
-fn ingress(name: &str, host: &str, secret: &str) -> Ingress {
-    let backend = IngressBackend::Service {
-        name: name.into(),
-        port: BackendPort::Number(80),
-    };
-    let path = IngressPath {
-        path: Some("/".into()),
+fn ingress(site: &Site, is_edited: bool) -> Ingress {
+    let (name, host, secret) = (&*site.name, &*site.host, &*site.secret);
+    let edited = is_edited.then_some(EDITED_PATH);
+    let paths = ["/"].into_iter().chain(edited);
+    let paths = paths.map(|path| IngressPath {
+        path: Some(path.into()),
         path_type: PathType::Prefix,
-        backend,
-    };
+        backend: IngressBackend::Service {
+            name: name.into(),
+            port: BackendPort::Number(80),
+        },
+    });
     Ingress {
         meta: meta(ObjectKind::Ingress, name),
         class_name: None,
@@ -224,7 +300,7 @@ fn ingress(name: &str, host: &str, secret: &str) -> Ingress {
         .into(),
         rules: [IngressRule {
             host: Some(host.into()),
-            paths: [path].into(),
+            paths: paths.collect(),
         }]
         .into(),
     }

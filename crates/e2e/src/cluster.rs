@@ -202,6 +202,7 @@ impl Cluster {
             .set("--https", format!("{address}:8443"))
             .set("--ingress-class", self.class())
             .set("--controller-class", self.controller_name())
+            .set("--gateway-controller", self.controller_name())
             .set("--gateway-labels", format!("story={}", self.class()))
             .set("--gateway-namespace", self.home())
             .set("--proxy-accounts", format!("{}/proxy", self.home()))

@@ -113,6 +113,7 @@ impl Controller {
             upstream: host.into(),
             weight: 1,
             headers: None,
+            filters: None,
         };
         let route = Route {
             listeners: [Name::from("http"), Name::from("https")].into(),
@@ -131,6 +132,8 @@ impl Controller {
             tls: Arc::new(TlsSettings::default()),
             client_auth: None,
             mesh: false,
+            section: None,
+            by_name: false,
         };
         let key = Bytes::copy_from_slice(private_key(pair).secret_der());
         let certificate = Certificate {

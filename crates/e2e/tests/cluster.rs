@@ -10,6 +10,7 @@ mod cluster {
     mod certificates;
     mod claims;
     mod extremes;
+    mod gateway_api;
     mod identity;
     mod injection;
     mod issuers;

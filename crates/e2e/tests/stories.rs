@@ -22,6 +22,7 @@ mod stories {
     mod drain;
     mod first_use;
     mod framing;
+    mod gateway_api;
     mod hello;
     mod holdings;
     mod host_proof;

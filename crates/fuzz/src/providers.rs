@@ -42,6 +42,7 @@ fn provider(protocol: CheckProtocol) -> Provider {
         body: None,
         authority: "u".into(),
         reroutes: false,
+        told: Box::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use myriad_model::{AccessMatcher, Affinity, Source, Test, ValueMatch, unescape};
 use myriad_proxy::codec::head::Head;
@@ -38,7 +39,7 @@ pub(crate) fn request_fields(bytes: &[u8]) -> bool {
         if let Some(value) = cookie(head, "route") {
             assert!(!value.contains(&b';'));
         }
-        if let Some(mark) = affinity::mark(&AFFINITY, head) {
+        if let Some(mark) = affinity::mark(&AFFINITY, head, Duration::ZERO) {
             let value = cookie(head, "route").unwrap_or_default();
             let written = format!("{mark:016x}");
             assert!(value.eq_ignore_ascii_case(written.as_bytes()), "{written}");

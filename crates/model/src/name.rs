@@ -252,12 +252,26 @@ pub enum OriginKind {
     Telemetry,
     /// `myriad.dev`.
     Order,
+    /// `gateway.networking.k8s.io`.
+    KubernetesGateway,
+    /// `gateway.networking.k8s.io`.
+    ListenerSet,
+    /// `gateway.networking.k8s.io`.
+    HttpRoute,
+    /// `gateway.networking.k8s.io`.
+    GrpcRoute,
+    /// `gateway.networking.k8s.io`.
+    TlsRoute,
+    /// `gateway.networking.k8s.io`.
+    TcpRoute,
+    /// `gateway.networking.k8s.io`.
+    UdpRoute,
     /// A kind that only a newer controller knows.
     Object,
 }
 
 impl OriginKind {
-    const ALL: [OriginKind; 12] = [
+    const ALL: [OriginKind; 19] = [
         OriginKind::Settings,
         OriginKind::Ingress,
         OriginKind::Service,
@@ -269,10 +283,17 @@ impl OriginKind {
         OriginKind::ServiceEntry,
         OriginKind::Telemetry,
         OriginKind::Order,
+        OriginKind::KubernetesGateway,
+        OriginKind::ListenerSet,
+        OriginKind::HttpRoute,
+        OriginKind::GrpcRoute,
+        OriginKind::TlsRoute,
+        OriginKind::TcpRoute,
+        OriginKind::UdpRoute,
         OriginKind::Object,
     ];
 
-    /// The kind as written in `kind:`.
+    /// The kind as written in `kind:`, with its group where another kind is called so too.
     pub const fn as_str(self) -> &'static str {
         match self {
             OriginKind::Settings => "Settings",
@@ -286,6 +307,13 @@ impl OriginKind {
             OriginKind::ServiceEntry => "ServiceEntry",
             OriginKind::Telemetry => "Telemetry",
             OriginKind::Order => "Order",
+            OriginKind::KubernetesGateway => "gateway.networking.k8s.io Gateway",
+            OriginKind::ListenerSet => "ListenerSet",
+            OriginKind::HttpRoute => "HTTPRoute",
+            OriginKind::GrpcRoute => "GRPCRoute",
+            OriginKind::TlsRoute => "TLSRoute",
+            OriginKind::TcpRoute => "TCPRoute",
+            OriginKind::UdpRoute => "UDPRoute",
             OriginKind::Object => "Object",
         }
     }

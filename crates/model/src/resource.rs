@@ -31,8 +31,9 @@ pub use challenge::{ChallengeAnswer, ChallengeForm};
 pub use inquiry::{AnswerMemory, Inquiry};
 pub use limit::RateLimit;
 pub use listener::{
-    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite, ClientAuth,
-    ClientAuthMode, Domain, Listener, ListenerProtocol, MutualTls, TlsSettings, TlsVersion,
+    ALTERNATIVES_MAX, BY_NAME_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite,
+    ClientAuth, ClientAuthMode, Domain, Listener, ListenerProtocol, MutualTls, TlsSettings,
+    TlsVersion,
 };
 pub use locality::{LocalityLevel, LocalityPart, LocalityRule, LocalityShares};
 pub use on_demand::{is_demandable, on_demand_host, on_demand_name};
@@ -47,7 +48,7 @@ pub use policy::{
 pub use provider::{CheckBody, CheckProtocol, HttpCheck, NameMatch, Processing, Provider};
 pub use route::{
     Action, PathMatch, Redirect, RedirectParts, RedirectPath, RedirectTarget, Respond, Route,
-    Source, Test, ValueMatch, WeightedUpstream,
+    ShareAnswer, ShareFilters, Source, Test, ValueMatch, WeightedUpstream,
 };
 pub use routes::{
     Draft, Label, PathForm, PathView, ResourcePlace, RouteView, Routes, Row, Setting, Tables,

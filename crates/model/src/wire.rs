@@ -25,7 +25,7 @@ use crate::Resource;
 pub(crate) use fields::{Parts, parts};
 
 /// The newest schema that this build understands: the highest that anything described needs.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// The field of a resource that says which schema it needs, and its place in the bytes.
 const SCHEMA_FIELD: u32 = 1;

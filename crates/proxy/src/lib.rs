@@ -23,6 +23,7 @@ pub mod runtime;
 pub mod tcp;
 pub mod telemetry;
 pub mod tls;
+pub mod udp;
 pub mod upstream;
 
 pub use balance::locality::Locality;

@@ -101,11 +101,13 @@ pub enum Reached {
     ParkedPerName,
     /// [`Limits::park_timeout`]
     ParkTimeout,
+    /// [`Limits::flows_max`]
+    Flows,
 }
 
 impl Reached {
     /// Every one, in the order of their numbers.
-    pub const ALL: [Reached; 29] = [
+    pub const ALL: [Reached; 30] = [
         Reached::ResponseHeadBytes,
         Reached::ResponseFields,
         Reached::ChunkLineBytes,
@@ -135,6 +137,7 @@ impl Reached {
         Reached::Parked,
         Reached::ParkedPerName,
         Reached::ParkTimeout,
+        Reached::Flows,
     ];
 
     /// The label in metrics, which is the name of the setting where there is one.
@@ -169,6 +172,7 @@ impl Reached {
             Reached::Parked => "parked",
             Reached::ParkedPerName => "parked_per_name",
             Reached::ParkTimeout => "park_timeout",
+            Reached::Flows => "flows",
         }
     }
 }
@@ -254,6 +258,9 @@ pub struct Limits {
     /// The most listeners, in all workers together, of which objects of one namespace open at most
     /// a quarter; others are refused until there is a place.
     pub listeners_max: usize,
+    /// The most flows of datagrams at a time. A listener with its share of them, as with
+    /// connections, loses the oldest of the source that has most of its own beyond.
+    pub flows_max: usize,
     /// The most HTTP/2 streams at a time on one connection.
     pub streams_max: u32,
     /// The most HTTP/2 streams of one connection that were reset and not yet forgotten; the
@@ -337,6 +344,7 @@ impl Default for Limits {
             spare_max: SPARE,
             requests_max: 16_384,
             listeners_max: 1_024,
+            flows_max: 16_384,
             streams_max: 128,
             resets_max: 64,
             pings_max: 256,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -51,6 +51,7 @@ mod introduce;
 mod keys;
 mod listen;
 mod listener_quota;
+mod listener_sockets;
 mod open;
 mod sockets;
 mod worker;
@@ -95,6 +96,8 @@ pub struct Settings {
     pub workload: Option<Workload>,
     /// The sockets that a workload's network rules lead to; empty captures nothing.
     pub captures: Vec<(CaptureDirection, SocketAddr)>,
+    /// The addresses that listeners of all addresses are opened at; empty for all of them.
+    pub bind: Vec<IpAddr>,
     /// The memory in bytes that the process may have; none for no budget.
     pub memory_max: Option<u64>,
     /// The sockets and keys of the process before; `None` where there was none. With them nothing
@@ -119,6 +122,7 @@ impl Default for Settings {
             introductions: None,
             workload: None,
             captures: Vec::new(),
+            bind: Vec::new(),
             memory_max: None,
             inherited: None,
             hands_over: false,
@@ -229,7 +233,7 @@ impl Proxy {
             workers.push(WorkerHandle { commands, thread });
         }
         let senders = workers.iter().map(|it| it.commands.clone()).collect();
-        let sockets = Sockets::new(settings.hands_over, tickets);
+        let sockets = (Sockets::new(settings.hands_over, tickets), settings.bind);
         let listeners = (limits.listeners_max, own_counts.clone());
         let mut doors = Doors::new(senders, listeners, sockets, settings.inherited);
         let captures = doors.open_captures(&settings.captures)?;
@@ -259,6 +263,7 @@ impl Proxy {
     /// Makes the next tables from the present ones, and puts them in their place at once.
     pub fn apply(&mut self, commit: &Commit) -> Applied {
         let copied_before = self.next.nodes_copied();
+        HashTables::of_process().renew();
         let mut applied = Applied::default();
         let mut orders = Vec::new();
         let mut listeners_refused = Vec::new();
@@ -333,8 +338,8 @@ impl Proxy {
 
     /// Says where this process listens, and is about to, which no endpoint may be.
     fn tell_border(&self, orders: &[Order]) {
-        let opening = orders.iter().filter_map(Order::address);
-        let own = self.doors.own().chain(opening);
+        let opening = orders.iter().flat_map(Order::addresses);
+        let own = self.doors.own().chain(opening.copied());
         self.names.border().set_listeners(own);
     }
 
@@ -372,9 +377,11 @@ impl Proxy {
         self.doors.take_bindable()
     }
 
-    /// Accepts from what was taken over from the process before, now that the tables are whole.
-    /// Does nothing where there was none.
+    /// Accepts from what was taken over from the process before, if there was one, now that the
+    /// tables are whole. From now on large tables of hashes are built beside: whatever a namespace
+    /// has of them, a commit is not kept waiting for it.
     pub fn go_live(&mut self) {
+        HashTables::of_process().build_beside();
         self.doors.go_live();
     }
 

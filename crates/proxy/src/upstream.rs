@@ -2,6 +2,7 @@
 
 pub mod attempt;
 mod crowds;
+pub mod datagrams;
 pub mod dial;
 pub mod dynamic;
 pub mod endpoint;

@@ -12,8 +12,10 @@
 //!   and for more than their metadata only while a ServiceEntry selects workloads, and for
 //!   [`ClusterSettings::whole_pods_for`] after that.
 //! - Secrets of types that are never read are not asked for, and one of which nothing is read is
-//!   forgotten when it comes. Of ConfigMaps at most one is asked for, unless all are wanted.
+//!   forgotten when it comes. Of ConfigMaps at most one is asked for, unless all are wanted, for
+//!   themselves or for Gateway API.
 
+mod annotate;
 mod backoff;
 mod budget;
 mod client;
@@ -25,6 +27,7 @@ mod holding;
 mod item;
 pub mod lease;
 mod lines;
+mod made;
 mod merge;
 mod moment;
 mod own;
@@ -51,6 +54,8 @@ use tokio::task::JoinHandle;
 
 pub use self::client::{Access, CallError, Client, ConnectError, RETRY_AFTER_MAX};
 pub use self::counters::WatchCounters;
+pub use self::made::{MadeKind, MadeObject, service_addresses};
+pub use self::moment::second_time;
 pub use self::own::{OwnConfigMap, Secret, Texts};
 pub use self::shelf::{Shelf, ShelfNews, ShelfWatch, Shelved};
 
@@ -88,12 +93,14 @@ pub struct ClusterSettings {
     /// The kinds that are watched. With `namespaces` set, cluster-scoped kinds that the server
     /// forbids count as empty. Those beyond [`ObjectKind::CORE`] are watched while the server has
     /// definitions of them, and count as empty else; so do [`ObjectKind::ISSUERS`] where the
-    /// server forbids them. ConfigMaps are not among them.
+    /// server forbids them, and [`ObjectKind::GATEWAY_API`] where it forbids GatewayClasses.
+    /// ConfigMaps are not among them.
     pub kinds: Vec<ObjectKind>,
     /// Namespace and name of the one ConfigMap that is watched, wherever it is.
     pub config_map: Option<(Arc<str>, Arc<str>)>,
     /// Whether all ConfigMaps are watched in the namespaces that are. Where the server forbids
-    /// that, they count as empty, unless the one that is named is among them.
+    /// that, they count as empty, unless the one that is named is among them. For Gateway API they
+    /// are watched in any case, while the server has it.
     pub all_config_maps: bool,
     /// Whether Secrets that may hold anything are watched, beside those of certificates.
     pub generic_secrets: bool,
@@ -155,15 +162,17 @@ impl Cluster {
         );
         let wanted = scopes.iter().map(|it| (it.clone(), Wanted::default()));
         let wanted: Vec<(Scope, Wanted)> = wanted.collect();
+        let definitions = client.definitions();
         let start = |(number, (scope, wanted)): (usize, (Scope, Wanted))| {
             let watch = Watch {
                 wanted,
                 pace: Pace::default(),
                 scope: number,
                 is_whole: scope.kind != ObjectKind::Pod,
-                definition: client
-                    .definitions()
-                    .follow(scope.kind, settings.whole_pods_for),
+                definition: match follows_definition(&scope, &settings) {
+                    true => definitions.follow(scope.kind, settings.whole_pods_for),
+                    false => None,
+                },
                 client: client.clone(),
                 core: Core::new(scope, limits, random_seed()),
                 idle_timeout: settings.idle_timeout,
@@ -293,15 +302,17 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let is_wanted =
         |kind: &ObjectKind| *kind != ObjectKind::ConfigMap && settings.kinds.contains(kind);
     for kind in ObjectKind::ALL.into_iter().filter(is_wanted) {
-        // An older role lacks the right to them, which is no reason to serve nothing.
-        let is_of_issuers = ObjectKind::ISSUERS.contains(&kind);
+        // An older role lacks the right to them, which is no reason to serve nothing. Without
+        // Namespaces no selector of theirs lets anything in.
+        let may_lack = ObjectKind::ISSUERS.contains(&kind) || kind == ObjectKind::Namespace;
         if kind.is_cluster_scoped() || settings.namespaces.is_empty() {
             scopes.push(Scope {
                 kind,
                 namespace: None,
                 name: None,
+                except: None,
                 selector: selector(kind, settings),
-                is_optional: is_of_issuers || !settings.namespaces.is_empty(),
+                is_optional: may_lack || !settings.namespaces.is_empty(),
                 api_version: kind.api_version(),
             });
             continue;
@@ -311,8 +322,9 @@ fn scopes(settings: &ClusterSettings) -> Vec<Scope> {
                 kind,
                 namespace: Some(namespace.clone()),
                 name: None,
+                except: None,
                 selector: selector(kind, settings),
-                is_optional: is_of_issuers,
+                is_optional: may_lack,
                 api_version: kind.api_version(),
             };
             // A namespace that is named twice is watched once.
@@ -334,21 +346,22 @@ fn selector(kind: ObjectKind, settings: &ClusterSettings) -> &'static str {
     }
 }
 
-/// The ConfigMaps that are watched: all, where they are wanted, and the one that is named, unless
-/// it is among them.
+/// The ConfigMaps that are watched: all, where they are wanted or Gateway API is, and the one that
+/// is named, unless it is among them.
 fn config_map_scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let kind = ObjectKind::ConfigMap;
-    let scope = |namespace: Option<Arc<str>>, name: Option<Arc<str>>, is_optional: bool| Scope {
+    let scope = |namespace: Option<Arc<str>>, name: Option<Arc<str>>| Scope {
         kind,
         namespace,
         name,
+        except: None,
         selector: "",
-        is_optional,
+        is_optional: false,
         api_version: kind.api_version(),
     };
     let named = settings.config_map.as_ref();
     let mut namespaces: Vec<Option<Arc<str>>> = Vec::new();
-    if settings.all_config_maps {
+    if settings.all_config_maps || settings.kinds.contains(&ObjectKind::Gateway) {
         namespaces.extend(settings.namespaces.iter().cloned().map(Some));
         namespaces.sort();
         namespaces.dedup();
@@ -359,12 +372,24 @@ fn config_map_scopes(settings: &ClusterSettings) -> Vec<Scope> {
     let has_named = |namespace: &Option<Arc<str>>| {
         named.is_some_and(|(of, _)| namespace.as_ref().is_none_or(|it| it == of))
     };
-    let is_covered = namespaces.iter().any(has_named);
+    let is_covered = settings.all_config_maps && namespaces.iter().any(has_named);
     let alone = named.filter(|_| !is_covered);
-    let alone = alone.map(|(of, name)| scope(Some(of.clone()), Some(name.clone()), false));
+    let alone = alone.map(|(of, name)| scope(Some(of.clone()), Some(name.clone())));
     let all = namespaces.into_iter().map(|namespace| {
-        let is_optional = !has_named(&namespace);
-        scope(namespace, None, is_optional)
+        // A right to the one that is named, and a watch of it, need nothing of Gateway API.
+        let own = named.filter(|_| !settings.all_config_maps && has_named(&namespace));
+        Scope {
+            except: own.map(|(_, name)| name.clone()),
+            is_optional: !settings.all_config_maps || !has_named(&namespace),
+            ..scope(namespace, None)
+        }
     });
     all.chain(alone).collect()
+}
+
+/// Whether a watch follows a definition: one of ConfigMaps does where Gateway API alone asks for
+/// them.
+fn follows_definition(scope: &Scope, settings: &ClusterSettings) -> bool {
+    let is_needed = settings.all_config_maps || scope.name.is_some();
+    scope.kind != ObjectKind::ConfigMap || !is_needed
 }

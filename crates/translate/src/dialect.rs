@@ -2,6 +2,7 @@
 //! engine of them.
 
 pub(crate) mod acme;
+pub(crate) mod gateway;
 pub(crate) mod holdings;
 pub(crate) mod host;
 pub(crate) mod ingress;
@@ -14,31 +15,35 @@ use myriad_model::Writer;
 
 use crate::engine::{
     BoundRules, ChoiceRules, ChosenFact, Dialect, Engine, HintFact, LookedAtFact, NewlyClaimed,
-    Output, PortFact, Reader, Rules, Scene, ScopeFact, States, TallyFact, Touched, Translate, Unit,
-    UnitKind,
+    Output, PortFact, Reader, Rules, Scene, ScopeFact, SeatFact, States, TallyFact, Touched,
+    Translate, Unit, UnitKind,
 };
 use crate::resolve::{self, SharedFact, losers, suffix_of, units, upstream};
 use crate::settings::{Bounds, Holding, Settings};
 use crate::store::{Fact, FactHasher, WHOLE};
+use gateway::facts::GatewayFact;
 use ingress::facts::IngressFact;
 use istio::facts::IstioFact;
 use mesh::facts::MeshFact;
 
 /// Everything that changes of objects are told to: a dialect adds a line here, and one for each of
 /// its units below.
-const DIALECTS: [Dialect; 5] = [
+const DIALECTS: [Dialect; 6] = [
     resolve::SHARED,
     ingress::DIALECT,
     istio::DIALECT,
+    gateway::DIALECT,
     mesh::DIALECT,
     acme::DIALECT,
 ];
 
 /// All kinds of units with their functions, in the order in which they run: each at the place of
 /// its rank.
-const UNITS: [(&UnitKind, Translate); 23] = [
+const UNITS: [(&UnitKind, Translate); 32] = [
     (&ingress::units::INGRESS, ingress::translate_ingress),
     (&ingress::units::CONFIG_MAP, ingress::translate_config_map),
+    (&gateway::units::CLASS, gateway::translate_class),
+    (&gateway::units::LISTENERS, gateway::translate_listeners),
     (&istio::units::GATEWAY, istio::translate_gateway),
     (&istio::units::VIRTUAL_SERVICE, istio::translate_service),
     (
@@ -49,7 +54,11 @@ const UNITS: [(&UnitKind, Translate); 23] = [
     (&istio::units::TELEMETRY, |reader, _| {
         istio::telemetry::translate(reader)
     }),
+    (&gateway::units::ENTRANCE, gateway::translate_entrance),
+    (&gateway::units::ROUTE, gateway::translate_route),
     (&units::HOST, host::translate),
+    (&gateway::units::ROWS, gateway::translate_rows),
+    (&gateway::units::STREAM_PORT, gateway::translate_port),
     (&mesh::units::REACHABLE, mesh::units::translate_reachable),
     (&mesh::units::WORKLOAD, mesh::units::translate_workload),
     (&mesh::units::ELSEWHERE, mesh::units::translate_elsewhere),
@@ -65,6 +74,15 @@ const UNITS: [(&UnitKind, Translate); 23] = [
     (&acme::units::ORDER, acme::translate),
     (&acme::units::ISSUER, acme::issuer::translate),
     (&acme::units::ON_DEMAND, acme::translate_on_demand),
+    (
+        &gateway::units::BACKEND_POLICY,
+        gateway::backend_tls::translate,
+    ),
+    (&gateway::units::SET_STATUS, gateway::translate_set),
+    (
+        &gateway::units::GATEWAY_STATUS,
+        gateway::translate_gateway_status,
+    ),
 ];
 
 /// Everything that the engine is told.
@@ -162,7 +180,7 @@ fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
 }
 
 /// The families of facts, each of which has a number of its own.
-const FAMILIES: [u8; 11] = [
+const FAMILIES: [u8; 13] = [
     WHOLE,
     PortFact::FAMILY,
     ScopeFact::FAMILY,
@@ -174,6 +192,8 @@ const FAMILIES: [u8; 11] = [
     ChosenFact::FAMILY,
     LookedAtFact::FAMILY,
     HintFact::FAMILY,
+    GatewayFact::FAMILY,
+    SeatFact::FAMILY,
 ];
 
 /// Each kind of unit stands at the place of its rank, and each family at that of its number.

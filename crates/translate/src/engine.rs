@@ -5,6 +5,7 @@ mod allowance;
 mod audience;
 mod batch;
 mod choosing;
+mod claimed;
 mod claiming;
 mod copies;
 mod drawn;
@@ -30,6 +31,7 @@ mod run;
 mod scope;
 mod sealing;
 mod settling;
+mod stakes;
 mod stamp;
 mod tally;
 mod tenancy;
@@ -43,33 +45,37 @@ mod visits;
 mod weighing;
 mod wish;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use myriad_api::gateway::status::Status;
 use myriad_api::{Change, Finding, ObjectKey};
 use myriad_model::{Delta, Name, Position, Snapshot, TlsSettings, Writer};
 
 pub(crate) use allowance::{Amounts, Beyond};
 pub(crate) use choosing::{ChosenFact, LookedAtFact};
+pub use claimed::Claimed;
+pub(crate) use claimed::NewlyClaimed;
 pub(crate) use copies::Weight;
 pub(crate) use hints::HintFact;
 pub use issuing::{
     AuthorityTerms, HashTerms, IssuerSecret, IssuerTerms, KeyTerms, ProofTerms, SolverTerms,
     StatedIssuer,
 };
-pub(crate) use late::NewlyClaimed;
 pub use late::{ClaimsChange, LateClaims};
 pub use ledger::{Difference, FindingsChange};
 pub(crate) use memory::Remembered;
 pub use naming::MovedLabel;
 pub(crate) use output::{Meaning, Output};
-pub(crate) use ports::{PortClaim, PortFact, PortKey, PortSpeech};
+pub use ports::PortSpeech;
+pub(crate) use ports::{PortClaim, PortFact, PortKey};
 pub(crate) use reader::{Kept, Moment, Noted, Reader, Recent, ScopeFact, Told};
 pub use rival::Rival;
 pub(crate) use rules::{
     BoundRules, ChoiceRules, Dialect, Rules, Scene, States, Touched, Translate,
 };
 pub(crate) use scope::{Scope, Scoping};
+pub(crate) use stakes::{CROWD_MIN, SeatFact, Stake, StakeClaim};
 pub(crate) use stamp::Slot;
 pub(crate) use tally::TallyFact;
 pub(crate) use unit::{Bond, Own, Stays, Unit, UnitKey, UnitKind, Viewers, namespace_of};
@@ -95,6 +101,7 @@ use parts::Parts;
 use postponed::Postponed;
 use revisit::Partings;
 use sealing::SealedParts;
+use stakes::Stakes;
 use tally::Tally;
 use tenancy::Readmitted;
 use turning::Turnings;
@@ -115,6 +122,7 @@ pub struct Engine {
     wishes: Ledger<Wish>,
     issuers: Ledger<StatedIssuer>,
     rivals: Ledger<Rival>,
+    statuses: Ledger<Status>,
     parts: Parts,
     memories: Memories,
     sealed_parts: SealedParts,
@@ -136,6 +144,10 @@ pub struct Engine {
     choosing: Choosing,
     /// Hosts that objects came to after their creation.
     late: Late,
+    /// The claims of units to seats.
+    stakes: Stakes,
+    /// The Gateways with proxies of their own that units enter, by `namespace/name`.
+    entered: HashMap<UnitId, BTreeSet<Arc<str>>>,
     writer: Writer,
     now: i64,
     /// The objects that were taken in and are not translated yet.
@@ -183,6 +195,9 @@ pub struct Outcome {
     pub issuers: Difference<StatedIssuer>,
     /// Changed rivals.
     pub rivals: Difference<Rival>,
+    /// Changed statuses. Where an object has one among those that were added, that is its status;
+    /// where it has one among those that were removed alone, it has none any more.
+    pub statuses: Difference<Status>,
     /// Ingresses that were translated and are served, by `namespace/name`.
     pub served: Vec<Arc<str>>,
     /// Ingresses that were served before, are still there and are not served any more.
@@ -214,6 +229,9 @@ pub struct Work {
     pub resources_changed: u64,
     /// Bytes encoded in order to be hashed or sent.
     pub bytes_encoded: u64,
+    /// Slots of the hash tables of upstreams that changed, once for all views: proxies fill them
+    /// anew.
+    pub table_slots: u64,
 }
 
 /// How much the engine holds.
@@ -233,7 +251,7 @@ pub struct Usage {
     pub remembered: usize,
     /// Findings.
     pub findings: usize,
-    /// Hosts that objects came to after their creation.
+    /// Claims that objects came to after their creation.
     pub late_claims: usize,
 }
 
@@ -263,6 +281,7 @@ impl Engine {
             wishes: Ledger::default(),
             issuers: Ledger::default(),
             rivals: Ledger::default(),
+            statuses: Ledger::default(),
             parts: Parts::new(),
             memories: Memories::default(),
             sealed_parts: SealedParts::default(),
@@ -276,6 +295,8 @@ impl Engine {
             naming: Naming::default(),
             choosing: Choosing::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
+            stakes: Stakes::default(),
+            entered: HashMap::new(),
             settings,
             writer,
             now: 0,
@@ -353,7 +374,7 @@ impl Engine {
         let mut run = std::mem::take(&mut self.run);
         if !std::mem::replace(&mut self.is_started, true) {
             run.is_whole = true;
-            self.leave_old_claims();
+            self.compare_claims(&mut run);
             for unit in (self.rules.roots)(&self.settings) {
                 self.root(unit, &mut run);
             }
@@ -474,9 +495,10 @@ impl Engine {
             wishes: self.wishes.settle(),
             issuers: self.issuers.settle(),
             rivals: self.rivals.settle(),
+            statuses: self.statuses.settle(),
             served: run.served,
             unserved: run.unserved,
-            claims: self.late.settle(),
+            claims: self.late.settle(self.now),
             wanted: self.allowances.take_wanted(),
             work: run.work,
         }
@@ -525,6 +547,11 @@ impl Engine {
     /// All namespaces that claim what others claim too, by host and in order.
     pub fn rivals(&self) -> impl Iterator<Item = &Rival> {
         self.rivals.iter()
+    }
+
+    /// All statuses, by object.
+    pub fn statuses(&self) -> impl Iterator<Item = &Status> {
+        self.statuses.iter()
     }
 
     /// All Ingresses that are served, by `namespace/name`. A walk over all units: for a process

@@ -20,16 +20,16 @@ mod workload_names;
 pub use dialect::acme::issuer::{directory_named, is_mail_address};
 pub use dialect::istio::telemetry;
 pub use engine::{
-    AuthorityTerms, ClaimsChange, Difference, Engine, FindingsChange, HashTerms, IssuerSecret,
-    IssuerTerms, KeyTerms, LateClaims, MovedLabel, Outcome, ProofTerms, Rival, SolverTerms,
-    StatedIssuer, TooManyViews, Usage, VIEWS_MAX, Wish, Work,
+    AuthorityTerms, Claimed, ClaimsChange, Difference, Engine, FindingsChange, HashTerms,
+    IssuerSecret, IssuerTerms, KeyTerms, LateClaims, MovedLabel, Outcome, PortSpeech, ProofTerms,
+    Rival, SolverTerms, StatedIssuer, TooManyViews, Usage, VIEWS_MAX, Wish, Work,
 };
 pub use regex::bytes as regex_bytes;
 pub use resolve::proof::{proof_record, proof_text};
 pub use settings::{
-    Allotment, BadEntry, Bounds, CatchAll, CertManager, GatewayCredentials, GatewayPorts, Holding,
-    HostList, HostSharing, Hsts, MeshProvider, MeshTelemetry, ProviderForm, ServiceExports,
-    Settings, SpanService, TelemetryProvider, Tenants, Unlisted,
+    Allotment, BadEntry, Bounds, CatchAll, CertManager, GATEWAY_CONTROLLER, GatewayCredentials,
+    GatewayPorts, Holding, HostList, HostSharing, Hsts, MeshProvider, MeshTelemetry, ProviderForm,
+    ServiceExports, Settings, SpanService, TelemetryProvider, Tenants, Unlisted,
 };
-pub use view::{MAIN, Role, View};
+pub use view::{GATEWAY_NAME, MAIN, Role, View};
 pub use workload_names::workload_names;

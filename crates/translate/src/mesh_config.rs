@@ -282,6 +282,7 @@ fn processor(name: &str, raw: &RawProcessor) -> Result<MeshProvider, String> {
         error_status,
         body,
         protocol,
+        told: Box::default(),
     };
     placed(name, &raw.service, raw.port, provider)
 }
@@ -352,6 +353,7 @@ fn provider(name: &str, raw: &RawCheck, is_grpc: bool) -> Result<MeshProvider, S
             true => CheckProtocol::Grpc,
             false => CheckProtocol::Http(Box::new(http_check(raw)?)),
         },
+        told: Box::default(),
     };
     placed(name, &raw.service, raw.port, provider)
 }

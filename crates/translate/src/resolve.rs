@@ -2,11 +2,15 @@
 //! rules, certificates and authorities, and claims to hosts.
 
 mod algorithm;
+pub(crate) mod authorities;
+pub(crate) mod authority_names;
+pub(crate) mod backend_tls;
 mod below;
 pub(crate) mod certificate;
 mod claim;
 mod client_tls;
 pub(crate) mod destination_rule;
+pub(crate) mod entry_owner;
 mod exports;
 pub(crate) mod facts;
 pub(crate) mod hash_by;

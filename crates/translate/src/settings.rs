@@ -31,6 +31,9 @@ const RESOURCES_AT_ONCE: usize = 1 << 14;
 /// The controller that objects are for which name none, where somebody has to be it.
 pub(crate) const CONTROLLER_NAME: &str = "myriad.dev/ingress-controller";
 
+/// The controller of GatewayClasses, where nobody says otherwise.
+pub const GATEWAY_CONTROLLER: &str = "myriad.dev/gateway-controller";
+
 /// The settings that hold for all objects.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -42,7 +45,10 @@ pub struct Settings {
     pub https_port: u16,
     /// `spec.controller` of the IngressClasses and the issuers that are ours.
     pub controller_name: Box<str>,
-    /// The class that is ours even without an IngressClass object.
+    /// `spec.controllerName` of the GatewayClasses that are ours.
+    pub gateway_controller: Box<str>,
+    /// The class that is ours even without an IngressClass object, and in files without a
+    /// GatewayClass object.
     pub class_name: Box<str>,
     /// Whether Ingresses that name no class are ours, and issuers that name no controller, whatever
     /// ours is called.
@@ -80,6 +86,8 @@ pub struct Settings {
     pub issuers: Option<BTreeSet<Box<str>>>,
     /// The issuers among them that provide two certificates for a host, of ECDSA and of RSA.
     pub pairing_issuers: BTreeSet<Box<str>>,
+    /// The issuers among them that prove every name by a record of DNS.
+    pub dns_issuers: BTreeSet<Box<str>>,
     /// The namespace of the Secrets that ClusterIssuers name.
     pub issuer_namespace: Box<str>,
     /// Whether cert-manager provides certificates in the same cluster.
@@ -303,6 +311,7 @@ impl Default for Settings {
             https: SocketAddr::new(everywhere, 8443),
             https_port: 8443,
             controller_name: CONTROLLER_NAME.into(),
+            gateway_controller: GATEWAY_CONTROLLER.into(),
             class_name: "myriad".into(),
             serve_classless: true,
             host_sharing: HostSharing::Namespace,
@@ -317,6 +326,7 @@ impl Default for Settings {
             default_certificate: None,
             issuers: None,
             pairing_issuers: BTreeSet::new(),
+            dns_issuers: BTreeSet::new(),
             issuer_namespace: DEFAULT_NAMESPACE.into(),
             cert_manager: CertManager::Unknown,
             tls: TlsSettings::default(),

@@ -9,6 +9,9 @@ use myriad_api::istio::Labels;
 /// The name of the view that is always there.
 pub const MAIN: &str = "gateway";
 
+/// The label of a workload with the name of the Gateway of Gateway API that it is for.
+pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
+
 /// The properties that equal proxies share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
@@ -29,6 +32,9 @@ pub enum Role {
     Ingress,
     /// A gateway that answers for the Gateways that select it alone.
     Gateway,
+    /// A gateway that answers for one Gateway of Gateway API alone, of its namespace and by the
+    /// name in its label [`GATEWAY_NAME`].
+    Dedicated,
     /// Beside a workload, whose connections it carries both ways.
     Sidecar,
 }
@@ -44,6 +50,28 @@ impl View {
     pub fn has_labels(&self, wanted: &Labels) -> bool {
         let mut wanted = wanted.iter();
         wanted.all(|(key, value)| self.has_label(key, value))
+    }
+
+    /// Whether an Istio Gateway with this selector is for its workload.
+    pub fn has_servers(&self, selector: &Labels) -> bool {
+        self.role != Role::Dedicated && self.has_labels(selector)
+    }
+
+    /// The Gateway of Gateway API that its proxies are for alone, by `namespace/name`.
+    pub fn gateway(&self) -> Option<Box<str>> {
+        let name = self.labels.get(GATEWAY_NAME);
+        let name = name.filter(|_| self.role == Role::Dedicated)?;
+        Some(format!("{}/{name}", self.namespace).into())
+    }
+
+    /// The view of the proxies of one Gateway of Gateway API.
+    pub fn dedicated(namespace: &str, name: &str) -> Self {
+        View {
+            name: format!("gateway/{namespace}/{name}").into(),
+            role: Role::Dedicated,
+            labels: [(GATEWAY_NAME.to_owned(), name.to_owned())].into(),
+            namespace: namespace.into(),
+        }
     }
 
     /// Whether proxies of the other one see the same.

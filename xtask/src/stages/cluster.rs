@@ -12,6 +12,7 @@ use super::{Place, roles, smoke};
 use crate::{istio, manifests, mongo};
 use myriad_lab::cert_manager;
 use myriad_lab::cluster::{Cluster, Isolation, Name, down};
+use myriad_lab::gateway_api;
 
 /// The objects of a tenant, in the order in which a careful one writes them.
 const OBJECTS: &str = "\
@@ -76,6 +77,9 @@ const HELM_VARIABLE: &str = "MYRIAD_HELM";
 /// The variable of the file with the definitions of Istio's kinds.
 const ISTIO_VARIABLE: &str = "MYRIAD_ISTIO_DEFINITIONS";
 
+/// The variable of the file with the definitions of Gateway API's kinds.
+const GATEWAY_API_VARIABLE: &str = "MYRIAD_GATEWAY_API_DEFINITIONS";
+
 /// The test target whose stories need MongoDB, and the variables of a server that speaks its
 /// protocol and of Python with a driver of it.
 const WITH_MONGO: &str = "node";
@@ -94,8 +98,10 @@ pub(super) fn run(place: &Place) -> Result<()> {
         })?;
         timed("stories", || play(place, cluster, "cluster"))?;
         timed("benchmarks", || {
+            let definitions = gateway_api::definitions(&place.root, &place.cache)?;
             smoke::run_in_cluster(place, |command| {
                 command.env(ENTRY_VARIABLE, cluster.entry());
+                command.env(GATEWAY_API_VARIABLE, &definitions);
             })
         })
     })?;
@@ -187,5 +193,7 @@ fn run_with(place: &Place, cluster: &Cluster, mut command: Command) -> Result<()
     command.env(HELM_VARIABLE, manifests::helm(&place.root, &place.cache)?);
     let definitions = istio::definitions(&place.root, &place.cache)?;
     command.env(ISTIO_VARIABLE, definitions);
+    let definitions = gateway_api::definitions(&place.root, &place.cache)?;
+    command.env(GATEWAY_API_VARIABLE, definitions);
     place.run(command)
 }

@@ -37,6 +37,54 @@ const INBOX: Bench = Bench {
     ],
 };
 
+/// Figures of new domains, without and with changes of others beside them.
+const DOMAIN_FIGURES: &[&str] = &[
+    "domains",
+    "activation_ms.p50",
+    "activation_ms.p99",
+    "change_ms.p50",
+    "remove_ms.p50",
+    "units_translated",
+    "objects_visited",
+    "resources_changed",
+    "table_nodes_copied",
+    "bytes_encoded",
+    "live.errors",
+    "live_under_churn.activation_ms.p50",
+    "live_under_churn.activation_ms.p99",
+    "live_under_churn.changes",
+    "live_under_churn.changes_per_second",
+    "live_under_churn.errors",
+];
+
+/// ListenerSets of 16 domains each, from files.
+const LISTENER_SETS: Bench = Bench {
+    arguments: "activate --objects listenersets --source dir --domains 64 --samples 3 \
+                --samples-at-half 0 --rate 20 --idle-seconds 1 --under-churn --json",
+    figures: DOMAIN_FIGURES,
+};
+
+/// HTTPRoutes on one listener, over the inbox.
+const HTTP_ROUTES: Bench = Bench {
+    arguments: "activate --objects httproutes --source inbox --domains 64 --samples 3 \
+                --samples-at-half 0 --rate 20 --idle-seconds 1 --under-churn --json",
+    figures: DOMAIN_FIGURES,
+};
+
+/// ListenerSets through the API of a cluster.
+const LISTENER_SETS_KUBERNETES: Bench = Bench {
+    arguments: "activate --objects listenersets --source kubernetes --domains 40 --samples 3 \
+                --samples-at-half 0 --idle-seconds 1 --under-churn --json",
+    figures: DOMAIN_FIGURES,
+};
+
+/// HTTPRoutes through it.
+const HTTP_ROUTES_KUBERNETES: Bench = Bench {
+    arguments: "activate --objects httproutes --source kubernetes --domains 40 --samples 3 \
+                --samples-at-half 0 --idle-seconds 1 --under-churn --json",
+    figures: DOMAIN_FIGURES,
+};
+
 /// Istio's setup with few domains and routes, over HTTPS for a second.
 const ISTIO: Bench = Bench {
     arguments: "scale --requests istio --short --json",
@@ -241,7 +289,8 @@ const ISSUE: Bench = Bench {
 pub(super) fn run(place: &Place) -> Result<()> {
     super::build(place)?;
     let throughput = [THROUGHPUT, THROUGHPUT_MORE, THROUGHPUT_SILENT];
-    for bench in [INBOX, ISTIO, REGEX].into_iter().chain(throughput) {
+    let machine = [INBOX, LISTENER_SETS, HTTP_ROUTES, ISTIO, REGEX];
+    for bench in machine.into_iter().chain(throughput) {
         measure(place, &bench, |_| ())?;
     }
     Ok(())
@@ -249,7 +298,18 @@ pub(super) fn run(place: &Place) -> Result<()> {
 
 /// Measures a cluster, which the benchmarks find by what `enter` puts into their environment.
 pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
-    for bench in [KUBERNETES, FLEET, FLEET_MESH, LATENCY, MESH, EGRESS, ISSUE] {
+    let benches = [
+        KUBERNETES,
+        LISTENER_SETS_KUBERNETES,
+        HTTP_ROUTES_KUBERNETES,
+        FLEET,
+        FLEET_MESH,
+        LATENCY,
+        MESH,
+        EGRESS,
+        ISSUE,
+    ];
+    for bench in benches {
         measure(place, &bench, &enter)?;
     }
     Ok(())
@@ -282,7 +342,12 @@ fn check(text: &str, figures: &[&str]) -> Result<()> {
             "figures missing: {}",
             missing.join(", ")
         );
-        for key in ["live.errors", "errors", "peer_errors"] {
+        for key in [
+            "live.errors",
+            "live_under_churn.errors",
+            "errors",
+            "peer_errors",
+        ] {
             let errors = figure(&report, key).and_then(Value::as_u64);
             ensure!(errors.unwrap_or(0) == 0, "requests failed: {errors:?}");
         }

@@ -61,6 +61,7 @@ pub(super) const ORDERS: &[Order] = &[
     Order {
         source: "crates/app/src/",
         rows: &[
+            &["dedicated"],
             &[
                 "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "obtained",
                 "process", "resident", "restart", "rivals", "signals", "told", "wishes",
@@ -69,6 +70,7 @@ pub(super) const ORDERS: &[Order] = &[
                 "ask",
                 "board",
                 "completions",
+                "stated",
                 "tenants",
                 "tickets",
                 "tokens",

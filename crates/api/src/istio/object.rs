@@ -1,16 +1,11 @@
-//! The frame of every Istio object: metadata, spec and notes.
+//! Istio's objects: metadata, spec and notes.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::de::value::MapDeserializer;
-use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::Labels;
-use super::note::{Note, Notes, Step};
-use super::reading::{Read, Value};
-use crate::meta::RawMeta;
+use super::frame::Framed;
+use super::note::Note;
+use super::reading::Read;
 use crate::{Meta, ObjectKind};
 
 /// An Istio object.
@@ -65,62 +60,12 @@ where
 
 impl<'de, S: Spec> Deserialize<'de> for IstioObject<S> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Frame(PhantomData))
-    }
-}
-
-struct Frame<S>(PhantomData<S>);
-
-/// The fields of every object.
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "camelCase")]
-enum Field {
-    Metadata,
-    Spec,
-    ApiVersion,
-    Kind,
-    Status,
-    Other(Box<str>),
-}
-
-impl<'de, S: Spec> Visitor<'de> for Frame<S> {
-    type Value = IstioObject<S>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with metadata and spec")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<IstioObject<S>, A::Error> {
-        let mut notes = Notes::default();
-        let mut metadata: Option<RawMeta> = None;
-        let mut spec: Option<S> = None;
-        while let Some(field) = map.next_key::<Field>()? {
-            match field {
-                Field::Metadata if metadata.is_none() => metadata = Some(map.next_value()?),
-                Field::Spec if spec.is_none() => {
-                    notes.enter(Step::Field("spec"));
-                    spec = map.next_value_seed(Value::new(&mut notes))?;
-                    notes.leave();
-                }
-                Field::Metadata | Field::Spec => {
-                    return Err(A::Error::custom("metadata or spec is written twice"));
-                }
-                Field::ApiVersion | Field::Kind | Field::Status => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-                Field::Other(name) => {
-                    notes.add_field(&name, false);
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        let mut metadata = metadata.ok_or_else(|| A::Error::missing_field("metadata"))?;
+        let Framed {
+            mut metadata,
+            mut spec,
+            mut notes,
+        } = Framed::<S>::deserialize(deserializer)?;
         let labels = metadata.labels.take().map(|labels| labels.0);
-        let mut spec = match spec {
-            Some(spec) => spec,
-            // An absent spec is an empty one: what it lacks, the message says.
-            None => read_empty(&mut notes)?,
-        };
         for (key, value) in labels.iter().flatten() {
             notes.count(size_of::<[Box<str>; 2]>() + key.len() + value.len())?;
         }
@@ -136,9 +81,4 @@ impl<'de, S: Spec> Visitor<'de> for Frame<S> {
             notes: notes.finish(),
         })
     }
-}
-
-fn read_empty<S: Read, E: Error>(notes: &mut Notes) -> Result<S, E> {
-    let empty = MapDeserializer::<_, E>::new(std::iter::empty::<(&str, &str)>());
-    S::read(empty, notes)
 }

@@ -242,6 +242,14 @@ impl<T> Map<T> {
     }
 }
 
+impl<T> Map<T> {
+    /// The same keys with other values.
+    pub(crate) fn map_values<U>(self, change: impl Fn(T) -> U) -> Map<U> {
+        let pairs = self.0.into_iter();
+        Map(pairs.map(|(key, value)| (key, change(value))).collect())
+    }
+}
+
 impl<T> Default for Map<T> {
     fn default() -> Self {
         Map(Box::default())
@@ -326,9 +334,33 @@ impl<T: Read> Read for Result<T, SpecProblem> {
     }
 }
 
+/// A value that is read in one form and kept in another, which does without its bounds.
+pub(crate) trait Wire<T> {
+    /// The value as it is kept.
+    fn into_kept(self) -> T;
+}
+
+impl<T, W: Wire<T>> Wire<Option<T>> for Option<W> {
+    fn into_kept(self) -> Option<T> {
+        self.map(Wire::into_kept)
+    }
+}
+
+/// Reads the value of a field, in the form of another type where one is given.
+macro_rules! field_value {
+    ($map:ident, $notes:ident) => {
+        $map.next_value_seed(Value::new($notes))?
+    };
+    ($map:ident, $notes:ident, $wire:ty) => {
+        $map.next_value_seed(Value::<$wire>::new($notes))?
+            .map($crate::istio::reading::Wire::into_kept)
+    };
+}
+pub(crate) use field_value;
+
 /// Declares a message: each field with its type, its JSON name and, where that differs, its
 /// protobuf name, which the JSON form accepts as well; `required` where Istio refuses the object
-/// without it.
+/// without it; `as` before a type in whose form it is read ([`Wire`]).
 ///
 /// `rare` names a second structure for fields that few messages set, so that the others pay
 /// eight bytes for all of them. `one_of` lists fields of which at most one may be set, `refused`
@@ -339,7 +371,8 @@ macro_rules! message {
         $vis:vis struct $name:ident {
             $(
                 $(#[$doc:meta])*
-                $field:ident: $type:ty = $json:literal $(| $proto:literal)? $($required:ident)?,
+                $field:ident: $type:ty $(as $wire:ty)? = $json:literal
+                    $(| $proto:literal)? $($required:ident)?,
             )*
         }
         $(rare $rare:ident {
@@ -388,7 +421,9 @@ macro_rules! message {
 
         const _: () = {
             use $crate::istio::note::Notes;
-            use $crate::istio::reading::{Fault, Message, Read, Value, read_message};
+            use $crate::istio::reading::{
+                Fault, Message, Read, Value, field_value, read_message,
+            };
 
             #[allow(non_camel_case_types)]
             #[derive(Clone, Copy)]
@@ -420,7 +455,8 @@ macro_rules! message {
                 ) -> Result<bool, A::Error> {
                     match field {
                         $(Field::$field => {
-                            let Some(value) = map.next_value_seed(Value::new(notes))? else {
+                            let value = field_value!(map, notes $(, $wire)?);
+                            let Some(value) = value else {
                                 return Ok(false);
                             };
                             self.$field = value;

@@ -11,23 +11,6 @@ use crate::board;
 /// The most fields that a line names; the findings name them all.
 const FIELDS_MAX: usize = 8;
 
-/// Istio's kinds.
-const KINDS: [ObjectKind; 13] = [
-    ObjectKind::IstioGateway,
-    ObjectKind::VirtualService,
-    ObjectKind::DestinationRule,
-    ObjectKind::ServiceEntry,
-    ObjectKind::WorkloadEntry,
-    ObjectKind::Sidecar,
-    ObjectKind::RequestAuthentication,
-    ObjectKind::PeerAuthentication,
-    ObjectKind::AuthorizationPolicy,
-    ObjectKind::Telemetry,
-    ObjectKind::ProxyConfig,
-    ObjectKind::EnvoyFilter,
-    ObjectKind::WasmPlugin,
-];
-
 /// The account of one object.
 #[derive(Default)]
 struct Account {
@@ -45,7 +28,7 @@ pub(super) fn tell<'a>(
     snapshot: &Snapshot,
     findings: &[Finding],
 ) -> Vec<String> {
-    let objects = objects.filter(|key| KINDS.contains(&key.kind));
+    let objects = objects.filter(|key| ObjectKind::ISTIO.contains(&key.kind));
     let mut accounts: BTreeMap<&ObjectKey, Account> =
         objects.map(|key| (key, Account::default())).collect();
     for sealed in snapshot.iter() {

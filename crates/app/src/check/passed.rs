@@ -21,11 +21,16 @@ pub(super) struct PassedKind {
 
 /// API groups and what to do instead of writing their objects; the kind is empty for all of a
 /// group. The first that fits counts.
-const KINDS: [(&str, &str, &str); 16] = [
+const KINDS: [(&str, &str, &str); 17] = [
     (
         "gateway.networking.k8s.io",
         "",
-        "Gateway API is not read; write an Ingress, or objects of Istio's API",
+        "see docs/gateway-api.md for the kinds that are read",
+    ),
+    (
+        "gateway.networking.x-k8s.io",
+        "",
+        "see docs/gateway-api.md for the kinds that are read",
     ),
     (
         "",
@@ -140,7 +145,7 @@ mod tests {
             ("apps/v1", "Deployment", 3),
             ("v1", "Endpoints", 1),
             ("v1", "ConfigMap", 2),
-            ("gateway.networking.k8s.io/v1", "HTTPRoute", 5),
+            ("gateway.networking.x-k8s.io/v1alpha1", "XBackend", 5),
         ];
         let passed = passed.map(|(api_version, kind, count)| {
             let (api_version, kind) = (api_version.into(), kind.into());
@@ -149,7 +154,7 @@ mod tests {
         let kinds = kinds(&BTreeMap::from(passed));
         let lines: Vec<String> = kinds.iter().map(PassedKind::text).collect();
         assert_eq!(count_routing(&kinds), 6, "{lines:?}");
-        assert!(lines[0].contains("5 HTTPRoute of gateway") && lines[0].contains("an Ingress"));
+        assert!(lines[0].contains("5 XBackend of gateway") && lines[0].contains("gateway-api.md"));
         assert!(lines[1].contains("1 Endpoints of v1; write EndpointSlices"));
         assert!(lines[2].contains("nothing to do") && lines[3].contains("nothing to do"));
     }

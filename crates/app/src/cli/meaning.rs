@@ -32,6 +32,15 @@ pub struct RawMeaning {
         value_name = "NAME"
     )]
     pub controller_class: String,
+    /// The controller that a GatewayClass of Gateway API names to be served here; two installations
+    /// in one cluster differ in it.
+    #[arg(
+        long,
+        env = "MYRIAD_GATEWAY_CONTROLLER",
+        default_value = "myriad.dev/gateway-controller",
+        value_name = "NAME"
+    )]
+    pub gateway_controller: String,
     /// The certificate for names that no other covers.
     #[arg(
         long,

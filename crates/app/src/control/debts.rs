@@ -3,7 +3,9 @@
 //!
 //! A batch that takes the control thread for a moment is nobody's debt. A heavy one is that of its
 //! namespace, if it holds no other; where it holds several, nobody is charged, and for a while each
-//! of them is translated alone, so that the next heavy batch has one namespace.
+//! of them is translated alone, so that the next heavy batch has one namespace. Light ones that a
+//! namespace has for itself are added up: together they are its debt once they take more than its
+//! share of some seconds and others wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,6 +17,9 @@ pub(super) const HEAVY_MIN: Duration = Duration::from_millis(100);
 
 /// The longest that a namespace waits for one batch.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// How long light batches are added up at most.
+const SUMMED_FOR: Duration = Duration::from_secs(10);
 
 /// How much longer than it waits a namespace is translated alone.
 const ALONE_FOR: Duration = Duration::from_secs(10);
@@ -72,10 +77,18 @@ pub(super) struct Debts {
     /// Namespaces that never owe anything.
     operators: BTreeSet<Box<str>>,
     accounts: BTreeMap<Box<str>, Account>,
+    /// The light batches of namespaces that are not charged; no more than [`DEBTORS_MAX`].
+    lights: BTreeMap<Box<str>, LightSum>,
     /// The namespace that began to wait last, and when.
     latest: Option<(Box<str>, Instant)>,
     /// When another than that one last did.
     other: Option<Instant>,
+}
+
+/// The light batches of a namespace since some moment.
+struct LightSum {
+    bill: Bill,
+    since: Instant,
 }
 
 /// The account of a namespace that had a part in a heavy batch.
@@ -102,6 +115,7 @@ impl Debts {
             },
             operators,
             accounts: BTreeMap::new(),
+            lights: BTreeMap::new(),
             latest: None,
             other: None,
         }
@@ -134,7 +148,8 @@ impl Debts {
     }
 
     /// Charges a namespace a batch that it had for itself and that ended `now`. It owes nothing
-    /// while nobody else changes anything, unless `others_wait`.
+    /// while nobody else changes anything, unless `others_wait`; nor for light batches, unless they
+    /// do.
     pub(super) fn charge(
         &mut self,
         namespace: Box<str>,
@@ -142,15 +157,19 @@ impl Debts {
         now: Instant,
         others_wait: bool,
     ) -> Option<Debt> {
-        let Some(wait) = self.wait(bill.cost) else {
-            if let Some(account) = self.accounts.get_mut(&namespace) {
-                account.changes_max = account.changes_max.saturating_mul(2);
-            }
-            return None;
-        };
         if self.operators.contains(&namespace) {
             return None;
         }
+        let bill = match self.wait(bill.cost) {
+            Some(_) => bill,
+            None => {
+                if let Some(account) = self.accounts.get_mut(&namespace) {
+                    account.changes_max = account.changes_max.saturating_mul(2);
+                }
+                self.add_up(&namespace, (bill, others_wait), now)?
+            }
+        };
+        let wait = self.wait(bill.cost)?;
         let has_others = others_wait || self.has_others(&namespace, now);
         let owed = if has_others { wait } else { Duration::ZERO };
         let waits_until = now + owed;
@@ -167,6 +186,39 @@ impl Debts {
             cost: bill.cost,
             wait,
         })
+    }
+
+    /// Adds up the light batches of a namespace. Returns what is charged of them: its share of the
+    /// time, once they are as much and others wait. What held nobody up is nobody's debt.
+    fn add_up(
+        &mut self,
+        namespace: &str,
+        (bill, others_wait): (Bill, bool),
+        now: Instant,
+    ) -> Option<Bill> {
+        let is_over = |sum: &LightSum| now.saturating_duration_since(sum.since) > SUMMED_FOR;
+        let known = self.lights.remove(namespace).filter(|sum| !is_over(sum));
+        let mut sum = known.unwrap_or(LightSum {
+            bill: Bill {
+                changes: 0,
+                cost: Duration::ZERO,
+            },
+            since: now,
+        });
+        sum.bill.changes = sum.bill.changes.saturating_add(bill.changes);
+        sum.bill.cost += bill.cost;
+        let share = (SUMMED_FOR * self.share / 100).max(HEAVY_MIN);
+        if sum.bill.cost >= share && others_wait {
+            sum.bill.cost = share;
+            return Some(sum.bill);
+        }
+        if self.lights.len() >= DEBTORS_MAX {
+            self.lights.retain(|_, sum| !is_over(sum));
+        }
+        if self.lights.len() < DEBTORS_MAX {
+            self.lights.insert(namespace.into(), sum);
+        }
+        None
     }
 
     /// Lets namespaces that shared a batch go alone for a while, if it was heavy; returns whether
@@ -233,7 +285,9 @@ mod tests {
 
     use myriad_base::clock;
 
-    use super::{ACTIVE_FOR, ALONE_FOR, Bill, DEBTORS_MAX, Debts, HEAVY_MIN, Turn, WAIT_MAX};
+    use super::{
+        ACTIVE_FOR, ALONE_FOR, Bill, DEBTORS_MAX, Debts, HEAVY_MIN, SUMMED_FOR, Turn, WAIT_MAX,
+    };
 
     const HEAVY: Duration = Duration::from_secs(3);
 
@@ -305,6 +359,51 @@ mod tests {
             assert_eq!(debts.turn(namespace, now), Turn::Together);
         }
         assert!(debts.accounts.is_empty());
+    }
+
+    #[test]
+    fn light_batches_add_up_to_the_share_of_a_namespace_where_others_wait() {
+        let (mut debts, now) = (debts(20), clock::now());
+        let light = bill(Duration::from_millis(50));
+        // Less than two seconds of ten.
+        for _ in 0..39 {
+            assert_eq!(debts.charge("a".into(), light, now, true), None);
+        }
+        let others = debts.charge("b".into(), light, now, true);
+        assert_eq!((others, debts.turn("a", now)), (None, Turn::Together));
+        let debt = debts.charge("a".into(), light, now, true).expect("a debt");
+        let share = Duration::from_secs(2);
+        assert_eq!((debt.cost, debt.wait), (share, 4 * share));
+        assert_eq!(debts.turn("a", now), Turn::Deferred(now + 4 * share));
+        assert_eq!(debts.changes_max("a"), 2);
+        // It begins anew, and what is long ago counts for nothing.
+        for number in 0..200 {
+            let now = now + Duration::from_millis(300) * number;
+            assert_eq!(debts.charge("a".into(), light, now, true), None);
+        }
+        // What held nobody up is charged as soon as it does, as far as its share.
+        let later = now + SUMMED_FOR * 20;
+        for _ in 0..100 {
+            assert_eq!(debts.charge("c".into(), light, later, false), None);
+        }
+        let debt = debts.charge("c".into(), light, later, true);
+        assert_eq!(debt.map(|debt| debt.cost), Some(share));
+        for _ in 0..100 {
+            assert_eq!(debts.charge("gateway".into(), light, later, true), None);
+        }
+        assert!(debts.lights.is_empty() || !debts.lights.contains_key("gateway"));
+    }
+
+    #[test]
+    fn no_more_namespaces_are_added_up_than_are_remembered() {
+        let (mut debts, now) = (debts(20), clock::now());
+        for number in 0..2 * DEBTORS_MAX {
+            debts.charge(format!("n{number}").into(), bill(HEAVY_MIN / 2), now, true);
+        }
+        assert_eq!(debts.lights.len(), DEBTORS_MAX);
+        let later = now + 2 * SUMMED_FOR;
+        debts.charge("last".into(), bill(HEAVY_MIN / 2), later, true);
+        assert_eq!(debts.lights.len(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use myriad_base::task;
 use myriad_translate::{CertManager, ClaimsChange, FindingsChange, Tenants, View};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::stating::Progress;
 use crate::tenants::Followed;
 
 /// Everything that can wake the control loop.
@@ -36,6 +37,8 @@ pub enum Event {
     Restate,
     /// Somebody else has found something, or found it gone.
     Found(FindingsChange),
+    /// Somebody asks how far the loop has come.
+    Progress(oneshot::Sender<Progress>),
     /// The process was asked to stop.
     Stop,
 }

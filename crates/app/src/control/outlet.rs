@@ -8,6 +8,7 @@ use myriad_model::{Delta, Name, Snapshot};
 use myriad_translate::{ClaimsChange, Engine, FindingsChange};
 
 use crate::board::Board;
+use crate::stated::StatedChange;
 
 /// The addresses where listeners are bound, by name.
 pub type Addresses = Vec<(Name, SocketAddr)>;
@@ -37,6 +38,9 @@ pub trait Outlet {
 
     /// Passes on which Ingresses are served, and which are not any more.
     fn state(&mut self, _served: &[Arc<str>], _unserved: &[Arc<str>]) {}
+
+    /// Passes on which objects have another status.
+    fn state_objects(&mut self, _changed: &[StatedChange]) {}
 
     /// Passes on all Ingresses that are served.
     fn restate(&mut self, _served: &mut dyn Iterator<Item = &Arc<str>>) {}

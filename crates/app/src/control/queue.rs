@@ -193,6 +193,11 @@ impl Queue {
         }
     }
 
+    /// The namespaces that have something waiting.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.keys().map(|namespace| &**namespace)
+    }
+
     /// Whether nothing waits, not even a position.
     pub(super) fn is_empty(&self) -> bool {
         self.marks.is_empty()

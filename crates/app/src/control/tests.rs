@@ -6,11 +6,13 @@ use myriad_api::{Batch, Change, Object, ObjectKey, ObjectKind};
 use myriad_base::metrics::Metrics;
 use myriad_base::readiness::Readiness;
 use myriad_model::{Delta, Form, Kind, Position, Sealer, Snapshot, Writer};
-use myriad_translate::{Bounds, ClaimsChange, Engine, LateClaims, Role, View};
+use myriad_translate::{Bounds, Claimed, ClaimsChange, Engine, LateClaims, Role, View};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 mod labels;
+mod stating;
+mod tables;
 mod visits;
 
 use super::queue::Holders;
@@ -463,10 +465,11 @@ async fn what_another_replica_saw_of_claims_is_translated_at_once() {
         objects: vec![LateClaims {
             key: object.key().clone(),
             created: object.meta().created,
-            hosts: vec![(
-                myriad_model::Host::parse("a.test").expect("a host"),
+            claims: vec![(
+                Claimed::parse("a.test").expect("a host"),
                 object.meta().created + 100_000_000,
             )],
+            left: Vec::new(),
         }],
         beyond: Vec::new(),
     });

@@ -1,6 +1,9 @@
-//! Keeps what no object tells of claims to hosts: since when an object claims one that it came to
-//! after its creation. The leader writes it to ConfigMaps of the controllers' own namespace, and
-//! all replicas read it, before they translate anything and then again and again.
+//! Keeps what no object tells of claims to hosts, ports and names: since when an object claims one
+//! that it came to after its creation, and what of it it left a short while ago. The leader writes
+//! it to ConfigMaps of the controllers' own namespace, and all replicas read it, before they list
+//! anything, before anybody is told of what they listed, a few times soon after that, and then
+//! again and again: whoever edits an object without end is seen by the leader, who writes it in a
+//! second.
 //!
 //! Each replica sees edits itself, and what the ConfigMaps say holds before that. Every write rests
 //! on what was read, so two that believe to lead lose nothing of each other.
@@ -9,6 +12,7 @@ mod book;
 mod text;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +39,11 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often they are read, and how soon one is tried again that could not be written.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
+/// How often they are read after the first list, and how many times: what was edited just before is
+/// written after it.
+const LOOK_INTERVAL_SOON: Duration = Duration::from_secs(2);
+const LOOKS_SOON: u32 = 3;
+
 /// How long is waited before the API server is asked again for what is read first.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -43,6 +52,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Claims {
     book: Arc<Mutex<Book>>,
     changed: Arc<Notify>,
+    /// Whether the first list has ended, and nobody has looked since.
+    is_listed: Arc<AtomicBool>,
 }
 
 /// The claims that were read before anything was translated.
@@ -66,10 +77,17 @@ pub struct ClaimKeeper {
     /// Whether this process leads.
     leads: Claim,
     known: Known,
-    /// When all were read last.
-    looked: Instant,
+    looks: Looks,
     /// No write before then.
     rest: Instant,
+}
+
+/// When all are read.
+struct Looks {
+    /// When they were read last.
+    last: Instant,
+    /// How many times they are read soon.
+    soon: u32,
 }
 
 /// The outcome for one ConfigMap.
@@ -95,6 +113,12 @@ impl Claims {
             self.lock().take(change);
             self.changed.notify_one();
         }
+    }
+
+    /// Lets them be read soon, since the first list has ended.
+    pub fn hasten(&self) {
+        self.is_listed.store(true, Ordering::Release);
+        self.changed.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
@@ -142,6 +166,25 @@ async fn load_one(client: &Client, namespace: &str, shard: usize) -> Result<Stri
     }
 }
 
+impl Looks {
+    fn interval(&self) -> Duration {
+        match self.soon {
+            0 => LOOK_INTERVAL,
+            _ => LOOK_INTERVAL_SOON,
+        }
+    }
+
+    /// Whether all are to be read now.
+    fn take(&mut self, now: Instant) -> bool {
+        if now < self.last + self.interval() {
+            return false;
+        }
+        self.last = now;
+        self.soon = self.soon.saturating_sub(1);
+        true
+    }
+}
+
 impl ClaimKeeper {
     /// Goes on from what was read first.
     pub fn new(
@@ -159,7 +202,7 @@ impl ClaimKeeper {
             inbox,
             leads,
             known,
-            looked: now,
+            looks: Looks { last: now, soon: 0 },
             rest: now,
         }
     }
@@ -173,12 +216,16 @@ impl ClaimKeeper {
         let mut told = problem;
         let mut did_lead = false;
         loop {
+            if self.claims.is_listed.swap(false, Ordering::AcqRel) {
+                self.looks.soon = LOOKS_SOON;
+            }
+            let interval = self.looks.interval();
             let is_over = tokio::select! {
                 () = drained.signalled() => true,
                 () = self.claims.changed.notified() => false,
                 // What the former leader has seen last may not be written.
                 () = self.leads.acquired(), if !did_lead => false,
-                () = tokio::time::sleep(LOOK_INTERVAL) => false,
+                () = tokio::time::sleep(interval) => false,
             };
             let now = clock::now();
             let leads = self.leads.holds(now);
@@ -211,10 +258,9 @@ impl ClaimKeeper {
             }
             return Some(written.err());
         }
-        if now < self.looked + LOOK_INTERVAL {
+        if !self.looks.take(now) {
             return None;
         }
-        self.looked = now;
         let mut problem = None;
         for shard in 0..SHARDS {
             match self.client.config_map(&self.namespace, &name(shard)).await {
@@ -347,4 +393,42 @@ fn finding(namespace: &str, shard: usize, error: &CallError) -> Finding {
         "grant create on ConfigMaps, and get and patch on myriad-claims-0 to myriad-claims-7, to \
          the controller's service account, as the chart does",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use myriad_base::clock;
+
+    use super::{Claims, LOOK_INTERVAL, LOOK_INTERVAL_SOON, LOOKS_SOON, Looks};
+
+    #[test]
+    fn after_the_first_list_all_are_read_a_few_times_soon() {
+        let start = clock::now();
+        let mut looks = Looks {
+            last: start,
+            soon: LOOKS_SOON,
+        };
+        let step = Duration::from_millis(500);
+        let mut times = Vec::new();
+        for number in 0..200 {
+            let now = start + step * number;
+            if looks.take(now) {
+                times.push(now.duration_since(start));
+            }
+        }
+        let soon = LOOK_INTERVAL_SOON * LOOKS_SOON;
+        let expected = [1, 2, 3].map(|count| LOOK_INTERVAL_SOON * count);
+        let later = [1, 2, 3].map(|count| soon + LOOK_INTERVAL * count);
+        assert_eq!(times, [expected, later].concat());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_first_list_wakes_the_keeper() {
+        let claims = Claims::default();
+        claims.hasten();
+        claims.changed.notified().await;
+        assert!(claims.is_listed.load(std::sync::atomic::Ordering::Acquire));
+    }
 }

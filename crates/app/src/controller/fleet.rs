@@ -219,7 +219,7 @@ impl Gate {
         let owner = Owner {
             namespace: namespace.as_str().into(),
             pod: pod.as_str().into(),
-            is_gateway: identity.view.is_some(),
+            is_gateway: identity.is_operators,
         };
         let view = match identity.view {
             Some(view) => view,

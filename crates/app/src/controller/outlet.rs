@@ -9,16 +9,20 @@ use myriad_translate::{ClaimsChange, Engine, FindingsChange, MAIN};
 use tokio::sync::watch;
 
 use super::claims::Claims;
+use super::described::ObjectWord;
 use super::word::Word;
 use crate::board::Board;
 use crate::control::{Addresses, Outlet};
+use crate::stated::StatedChange;
 
 /// Proxies elsewhere. Each stream compares the newest snapshot with what its proxy has, so that a
 /// slow one is never queued for.
 pub(super) struct Fleet {
     shown: Shown,
-    /// The statuses and Events that go back into the cluster.
+    /// The statuses of Ingresses and the Events that go back into the cluster.
     word: Word,
+    /// The statuses of objects of Gateway API.
+    objects: ObjectWord,
     /// The claims to hosts that no object tells of.
     claims: Claims,
     /// Whether the first list is complete: what is served by then is reviewed as a whole.
@@ -36,10 +40,11 @@ struct Shown {
 
 impl Fleet {
     /// Proxies that follow these views, of which there is none yet.
-    pub(super) fn new(views: Views, word: Word, claims: Claims) -> Fleet {
+    pub(super) fn new(views: Views, (word, objects): (Word, ObjectWord), claims: Claims) -> Fleet {
         Fleet {
             shown: Shown::new(views),
             word,
+            objects,
             claims,
             is_live: false,
         }
@@ -128,12 +133,21 @@ impl Outlet for Fleet {
         self.word.take_back(unserved);
     }
 
+    fn state_objects(&mut self, changed: &[StatedChange]) {
+        // Who begins to serve reviews everything.
+        if self.is_live {
+            self.objects.state(changed);
+        }
+    }
+
     fn restate(&mut self, served: &mut dyn Iterator<Item = &Arc<str>>) {
         self.word.review(served);
+        self.objects.review();
     }
 
     fn go_live(&mut self) {
         self.is_live = true;
+        self.claims.hasten();
     }
 
     fn addresses(&self) -> Addresses {

@@ -8,13 +8,13 @@
 //! that proxies mount are published for Pods that are there (`roots`). Reviews are answered one at
 //! a time, beside the thread that reads them and in turns of the addresses that they come from.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use myriad_admin::server::{Answer, Answering, Question, Server, Source, text, typed};
+use myriad_admin::server::{Answer, Answering, Question, Server, source, text, typed};
 use myriad_admin::turns::Turns;
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Counter, Metrics};
@@ -146,9 +146,7 @@ impl Bound<'_> {
 impl Webhook {
     /// Answers once it is the turn of the address that asks.
     async fn answer_in_turn(self: Arc<Self>, question: Question) -> Answer {
-        let source = question.extensions().get::<Source>();
-        let source = source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.0);
-        let turn = self.turns.take(source).await;
+        let turn = self.turns.take(source(&question)).await;
         let work = tokio::task::spawn_blocking(move || {
             let answer = self.answer(&question);
             drop(turn);

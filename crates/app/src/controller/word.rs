@@ -10,7 +10,7 @@ use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
 use myriad_source::kubernetes::events::{self, Events, Recorder};
 use myriad_source::kubernetes::lease::{self, Claim, Elector, Term};
-use myriad_source::kubernetes::status::{self, Address, Statuses, Writer};
+use myriad_source::kubernetes::status::{self, Address, StatusCounters, Statuses, Writer};
 use myriad_source::kubernetes::{CallError, Client};
 use myriad_translate::FindingsChange;
 use tokio::sync::{mpsc, watch};
@@ -42,6 +42,8 @@ pub(super) struct Word {
     /// The addresses; none before they have been looked up.
     addresses: watch::Receiver<Option<Arc<[Address]>>>,
     leads: Claim,
+    /// The name of this process among all that may lead.
+    identity: String,
 }
 
 impl Word {
@@ -60,19 +62,19 @@ impl Word {
         let random = random_key()?;
         let suffix = u64::from_be_bytes(std::array::from_fn(|at| random[at]));
         let instance = crate::process::host_name();
+        let identity = format!("{instance}-{suffix:016x}");
         let elector = Elector::new(
             client.clone(),
             lease::LeaseSettings {
                 namespace: settings.namespace.clone(),
                 name: LEASE_NAME.to_owned(),
-                identity: format!("{instance}-{suffix:016x}"),
+                identity: identity.clone(),
                 duration: LEASE_DURATION,
             },
         );
         let claim = elector.claim();
         let limits = status::StatusSettings {
-            // One installation is in a namespace, as its Lease is.
-            manager: format!("{}-{}", status::FIELD_MANAGER, settings.namespace).into(),
+            manager: manager(settings),
             ..status::StatusSettings::default()
         };
         let (writer, statuses) = Writer::new(client.clone(), claim.clone(), limits);
@@ -116,7 +118,28 @@ impl Word {
             events,
             addresses,
             leads,
+            identity,
         })
+    }
+
+    /// The name of this process among all that may lead.
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// The Events, for who tells of other things than findings.
+    pub(super) fn events(&self) -> Events {
+        self.events.clone()
+    }
+
+    /// The addresses of the proxies; none before they have been looked up.
+    pub(super) fn addresses(&self) -> watch::Receiver<Option<Arc<[Address]>>> {
+        self.addresses.clone()
+    }
+
+    /// The work done on statuses so far.
+    pub(super) fn counters(&self) -> StatusCounters {
+        self.statuses.counters().clone()
     }
 
     /// Whether this process leads.
@@ -167,6 +190,11 @@ impl Word {
             self.statuses.set(key, Arc::default());
         }
     }
+}
+
+/// The field manager of this installation. One is in a namespace, as its Lease is.
+pub(super) fn manager(settings: &Controller) -> Box<str> {
+    format!("{}-{}", status::FIELD_MANAGER, settings.namespace).into()
 }
 
 /// Asks for everything anew whenever this process begins to lead.

@@ -99,9 +99,11 @@ impl Gathered {
                 let policies = value.policies().iter();
                 let users = policies.clone().filter_map(|policy| policy.users.as_ref());
                 self.needed.extend(users.map(trust));
-                let asked = policies.filter_map(|policy| policy.inquiry.as_deref());
-                self.needed
-                    .extend(asked.flat_map(|it| upstream(&it.upstream)));
+                let inquiries = policies.clone().filter_map(|it| it.inquiry.as_deref());
+                let authorizers = policies.filter_map(|it| it.authorizer.as_deref());
+                let asked = inquiries.map(|it| &it.upstream);
+                let asked = asked.chain(authorizers.map(|it| &it.upstream));
+                self.needed.extend(asked.flat_map(upstream));
             }
             Value::StreamRoute(stream_route) => {
                 self.note(&stream_route.hosts);

@@ -32,6 +32,17 @@ impl Crowd {
         self.in_step.count + reached.unwrap_or(0)
     }
 
+    /// How many have reached any commit.
+    pub(super) fn count_ready(&self) -> usize {
+        let behind = self.reached.range(1..).map(|(_, count)| count);
+        self.in_step.count + behind.sum::<usize>()
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reached.is_empty() && self.in_step.count == 0
+    }
+
     /// One that is behind has reached a commit.
     pub(super) fn count(&mut self, number: u64) {
         *self.reached.entry(number).or_default() += 1;

@@ -73,7 +73,7 @@ pub fn by_kind(position: &Position) -> BTreeMap<String, u64> {
     let name = |number: u8| {
         let kinds = ObjectKind::ALL.into_iter();
         let mut kinds = kinds.filter(|kind| *kind as u8 == number);
-        kinds.next().map_or("commits", |kind| kind.as_str())
+        kinds.next().map_or("commits", ObjectKind::full_name)
     };
     let revisions = position.revisions.iter();
     revisions

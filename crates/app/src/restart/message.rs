@@ -14,14 +14,14 @@ pub const MESSAGE_BYTES_MAX: usize = 256;
 
 const MAGIC: [u8; 4] = *b"MYRS";
 
-/// Raised with every change here. A process that is asked in a version that it does not know
-/// refuses, and goes on.
+/// Raised with every change of what is here already. A process that is asked in a version that it
+/// does not know refuses, and goes on; one that is given a role that it does not know gives up.
 const VERSION: u8 = 1;
 
 /// The most secrets: the one in use and the one before.
 const SECRETS_MAX: usize = 2;
 
-/// The kind of connections that a socket accepts.
+/// The kind of what comes by a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The connections of a listener.
@@ -38,10 +38,12 @@ pub enum Role {
     Http,
     /// Nothing: it holds the address of HTTPS.
     Https,
+    /// The datagrams of a listener.
+    Datagrams,
 }
 
 /// Every role, at the place of its number.
-const ROLES: [Role; 7] = [
+const ROLES: [Role; 8] = [
     Role::Listener,
     Role::Outbound,
     Role::Inbound,
@@ -49,6 +51,7 @@ const ROLES: [Role; 7] = [
     Role::Probes,
     Role::Http,
     Role::Https,
+    Role::Datagrams,
 ];
 
 /// One message.
@@ -86,7 +89,7 @@ pub enum MalformedMessage {
 impl Role {
     /// Whether a socket of it is listened on.
     pub fn is_listening(self) -> bool {
-        !matches!(self, Role::Http | Role::Https)
+        !matches!(self, Role::Http | Role::Https | Role::Datagrams)
     }
 
     fn number(self) -> u8 {

@@ -15,6 +15,7 @@ fn role() -> impl Strategy<Value = Role> {
         Just(Role::Probes),
         Just(Role::Http),
         Just(Role::Https),
+        Just(Role::Datagrams),
     ]
 }
 
@@ -99,7 +100,12 @@ fn files_travel_with_their_message_and_are_not_taken_without_one() {
     for copy in &files {
         super::check(Role::Listener, copy).unwrap();
         assert!(super::check(Role::Http, copy).is_err());
+        assert!(super::check(Role::Datagrams, copy).is_err());
     }
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into();
+    super::check(Role::Datagrams, &datagrams).unwrap();
+    assert!(super::check(Role::Listener, &datagrams).is_err());
+    assert!(super::check(Role::Http, &datagrams).is_err());
     // One that is not spoken of, and more than fit.
     wire::send(&one, &Message::Live, &[file.as_fd()]).unwrap();
     assert!(wire::receive(&other).is_err());

@@ -306,6 +306,9 @@ mod tests {
         assert!(named.translate().pairing_issuers.is_empty());
         let both = settings(&["--acme-email=a@b", "--acme-key=ecdsa-and-rsa"]).unwrap();
         assert!(both.translate().pairing_issuers.contains("default"));
+        assert!(named.translate().dns_issuers.is_empty());
+        let in_dns = settings(&["--acme-email=a@b", "--acme-challenge=dns-persist-01"]).unwrap();
+        assert!(in_dns.translate().dns_issuers.contains("default"));
         assert!(named.acme.is_some_and(|acme| acme.issuer.is_some()));
         // Nothing is kept in files.
         let line = ["myriad", "controller", "--acme-state-dir=/x"];

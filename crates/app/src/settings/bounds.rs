@@ -50,6 +50,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "hosts" => bounds.hosts = read(number)?,
         "regex-kib" => bounds.regex_kib = read(number)?,
         "issuers" => bounds.issuers = read(number)?,
+        "ports" => bounds.ports = read(number)?,
         "host-subsets" => bounds.host_subsets = read(number)?,
         "subset-endpoints" => bounds.subset_endpoints = read(number)?,
         "endpoint-copies" => bounds.endpoint_copies = read(number)?,
@@ -72,8 +73,8 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         _ => {
             return Err(
                 "is none of hosts, routes, endpoints, certificates, regex-kib, object-bytes, \
-                 issuers, hash-slots, upstream-hash-slots, host-subsets, subset-endpoints, \
-                 endpoint-copies, late-claims, views and control-share"
+                 issuers, ports, hash-slots, upstream-hash-slots, host-subsets, \
+                 subset-endpoints, endpoint-copies, late-claims, views and control-share"
                     .to_owned(),
             );
         }
@@ -112,6 +113,7 @@ mod tests {
             "hosts=3",
             "regex-kib=6",
             "issuers=2",
+            "ports=1",
         ];
         let (read, problems) = bounds(&set);
         let expected = Bounds {
@@ -126,6 +128,7 @@ mod tests {
             hosts: 3,
             regex_kib: 6,
             issuers: 2,
+            ports: 1,
             ..Bounds::of_tenants()
         };
         assert_eq!((read, problems), (expected, Vec::new()));

@@ -1,9 +1,47 @@
 //! The settings of the engine that follow from how objects are read.
 
-use myriad_translate::{CatchAll, GatewayCredentials};
+use myriad_translate::{CatchAll, CertManager, GatewayCredentials};
 
-use super::Meaning;
 use super::mesh::DEFAULT_TRUST_DOMAIN;
+use super::{Controller, ISSUER, Meaning, Serve};
+
+impl Serve {
+    /// The settings of the engine. The ports are those that are really bound.
+    pub fn translate(&self) -> myriad_translate::Settings {
+        let issuers = self.acme.issuer.iter().map(|_| ISSUER.into());
+        let pairing = self.acme.issuer.iter().filter(|it| it.gives_pair());
+        let in_dns = self.acme.issuer.iter();
+        let in_dns = in_dns.filter(|it| it.challenge.is_in_dns());
+        myriad_translate::Settings {
+            own: vec![self.admin],
+            issuers: Some(issuers.collect()),
+            pairing_issuers: pairing.map(|_| ISSUER.into()).collect(),
+            dns_issuers: in_dns.map(|_| ISSUER.into()).collect(),
+            // Files are nobody's but this process's.
+            cert_manager: CertManager::Absent,
+            ..self.listeners.translate(self.meaning.translate())
+        }
+    }
+}
+
+impl Controller {
+    /// The settings of the engine.
+    pub fn translate(&self) -> myriad_translate::Settings {
+        let issuer = self.acme.as_ref().and_then(|acme| acme.issuer.as_ref());
+        let issuers = issuer.iter().map(|_| ISSUER.into());
+        let pairing = issuer.iter().filter(|it| it.gives_pair());
+        let in_dns = issuer.iter().filter(|it| it.challenge.is_in_dns());
+        myriad_translate::Settings {
+            // Objects are of tenants, and their history is seen and kept.
+            late_claims: true,
+            issuers: Some(issuers.collect()),
+            pairing_issuers: pairing.map(|_| ISSUER.into()).collect(),
+            dns_issuers: in_dns.map(|_| ISSUER.into()).collect(),
+            issuer_namespace: self.namespace.as_str().into(),
+            ..self.listeners.translate(self.meaning.translate())
+        }
+    }
+}
 
 impl Meaning {
     /// The settings of the engine, where nothing is served.
@@ -13,6 +51,7 @@ impl Meaning {
         myriad_translate::Settings {
             class_name: self.ingress_class.as_str().into(),
             controller_name: self.controller_class.as_str().into(),
+            gateway_controller: self.gateway_controller.as_str().into(),
             serve_classless: self.serves_classless,
             host_sharing: self.sharing.hosts,
             host_proof: self.sharing.installation.clone(),

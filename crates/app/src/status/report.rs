@@ -16,6 +16,7 @@ use crate::confirm::HeldReport;
 use crate::holdings::HoldingsReport;
 use crate::live::{Live, LiveReport, ObjectReport, by_kind};
 use crate::obtained::ObtainedReport;
+use crate::stated::StatedStatuses;
 
 /// The path of a process's status.
 pub const PATH: &str = "/status";
@@ -56,6 +57,9 @@ pub struct ProcessReport {
     /// The certificates that this process obtains; none where it obtains none now.
     #[serde(default)]
     pub certificates: Option<ObtainedReport>,
+    /// The objects of Gateway API, by kind, where this process is a controller.
+    #[serde(default)]
+    pub gateway_api: BTreeMap<String, ConditionCounts>,
     /// The proxies that follow this process, where it is a controller.
     pub live: Option<LiveReport>,
     /// The removals that wait for `myriad confirm`.
@@ -76,6 +80,17 @@ pub struct FollowedReport {
     pub followed_unix: Option<i64>,
     /// When something was last kept on disk, in seconds since the epoch; none for never.
     pub kept_unix: Option<i64>,
+}
+
+/// How many objects of a kind there are, and how many of them say that something is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConditionCounts {
+    /// All of them.
+    pub total: usize,
+    /// The number that is not accepted; of routes, by some parent.
+    pub unaccepted: usize,
+    /// The number that is accepted and not programmed, whatever their addresses.
+    pub unprogrammed: usize,
 }
 
 /// How an Ingress is.
@@ -126,6 +141,8 @@ pub struct Reporter {
     pub board: Board,
     /// The proxies that follow this process.
     pub live: Option<Live>,
+    /// The statuses of objects of Gateway API; none where nobody writes any.
+    pub stated: Option<StatedStatuses>,
     /// The removals that wait.
     pub holds: Holds,
     /// The report of the controller that is followed.
@@ -164,6 +181,7 @@ impl Reporter {
             errors_shown: shown.iter().map(ToString::to_string).collect(),
             holdings: self.board.holdings().report(),
             certificates: self.board.obtained().report(),
+            gateway_api: self.stated.as_ref().map(gateway_api).unwrap_or_default(),
             live: self.live.as_ref().map(Live::report),
             held: HeldReport::of(&self.holds),
             followed: self.followed.as_ref().map(|followed| followed()),
@@ -205,6 +223,19 @@ impl IngressReport {
         let is_everywhere = live.live == live.proxies_total && live.proxies_total > 0;
         is_everywhere && live.refused.is_empty() && !self.hosts.is_empty()
     }
+}
+
+/// The counts of objects of Gateway API. Reads through all statuses.
+fn gateway_api(stated: &StatedStatuses) -> BTreeMap<String, ConditionCounts> {
+    let mut counts: BTreeMap<String, ConditionCounts> = BTreeMap::new();
+    stated.look_through(|object, is_accepted, is_programmed| {
+        let kind = object.kind.as_str().to_owned();
+        let counts = counts.entry(kind).or_default();
+        counts.total += 1;
+        counts.unaccepted += usize::from(!is_accepted);
+        counts.unprogrammed += usize::from(is_accepted && !is_programmed);
+    });
+    counts
 }
 
 /// The value of a resource, in whatever form it is there.

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::report::{FollowedReport, HostReport, IngressReport, ProcessReport};
+use super::report::{ConditionCounts, FollowedReport, HostReport, IngressReport, ProcessReport};
 use crate::live::{LiveReport, ObjectReport, ProxyReport};
 use crate::obtained::ObtainedReport;
 
@@ -41,6 +41,14 @@ fn a_controller_says_who_is_behind_and_by_what() {
             renewing: 3,
             ..ObtainedReport::default()
         }),
+        gateway_api: BTreeMap::from([(
+            "Gateway".to_owned(),
+            ConditionCounts {
+                total: 5,
+                unaccepted: 2,
+                unprogrammed: 1,
+            },
+        )]),
         live: Some(LiveReport {
             proxies_total: 3,
             in_step: 2,
@@ -55,6 +63,7 @@ fn a_controller_says_who_is_behind_and_by_what() {
         "not ready: waiting for the first list",
         "certificates of issuers: 7 of 9 there, 0 on order, 0 failing",
         "  since the start 0 obtained, 0 of them renewals; 3 left to renew",
+        "Gateway: 5, 2 not accepted, 1 not programmed",
         "proxies: 3 connected, 2 in step",
         "  b: of gateway egress, schema 1, connected for 2 h, behind by 3 commits, 40 changes of \
          resources (at Ingress 12), refused 2 resources",

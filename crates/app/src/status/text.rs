@@ -5,7 +5,7 @@ use std::fmt;
 use myriad_base::clock;
 use myriad_translate::MAIN;
 
-use super::report::{FollowedReport, IngressReport, ProcessReport};
+use super::report::{ConditionCounts, FollowedReport, IngressReport, ProcessReport};
 use crate::holdings::{HoldingsReport, NamespaceReport};
 use crate::live::{LiveReport, ProxyReport};
 
@@ -30,6 +30,9 @@ impl fmt::Display for ProcessReport {
         for error in &self.errors_shown {
             writeln!(f, "  {error}")?;
         }
+        for (kind, counts) in &self.gateway_api {
+            writeln!(f, "{kind}: {counts}")?;
+        }
         write!(f, "{}{}", self.held, self.holdings)?;
         if let Some(certificates) = &self.certificates {
             write!(f, "{certificates}")?;
@@ -42,6 +45,20 @@ impl fmt::Display for ProcessReport {
             write!(f, "{live}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for ConditionCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConditionCounts {
+            total,
+            unaccepted,
+            unprogrammed,
+        } = self;
+        write!(
+            f,
+            "{total}, {unaccepted} not accepted, {unprogrammed} not programmed"
+        )
     }
 }
 

@@ -10,6 +10,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Value, json};
 
 use super::{Identity, Refused, Tokens};
+use crate::dedicated::DedicatedGateways;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -82,8 +83,41 @@ fn a_proxy_is_who_its_token_says() {
         account: "proxy".to_owned(),
         pod: "proxy-1".to_owned(),
         view: Some("gateways".into()),
+        is_operators: true,
     };
     assert_eq!(found, Ok(wanted));
+}
+
+#[test]
+fn the_account_of_a_gateway_sees_its_view_while_it_is_there_and_is_not_the_operators() {
+    let dedicated = DedicatedGateways::default();
+    let tokens = tokens(false).with_dedicated(dedicated.clone());
+    let claims = |namespace: &str, account: &str| {
+        let bound = json!({
+            "namespace": namespace,
+            "serviceaccount": {"name": account},
+            "pod": {"name": "any"},
+        });
+        token(&header(), &with("kubernetes.io", Some(bound)))
+    };
+    let admitted = |namespace: &str, account: &str| {
+        let found = tokens.check_at(&claims(namespace, account), NOW);
+        found.map(|it| (it.view, it.is_operators))
+    };
+    let refused = |account: &str| Err(Refused::Account(account.to_owned()));
+    assert_eq!(admitted("shop", "web-myriad"), refused("shop/web-myriad"));
+    dedicated.put(&"shop/web".into()).unwrap();
+    let view = Some("gateway/shop/web".into());
+    assert_eq!(admitted("shop", "web-myriad"), Ok((view, false)));
+    assert_eq!(admitted("blog", "web-myriad"), refused("blog/web-myriad"));
+    // A Gateway whose account the operator has named takes nothing from that.
+    dedicated.put(&"edge/proxy".into()).unwrap();
+    assert_eq!(
+        admitted("edge", "proxy"),
+        Ok((Some("gateways".into()), true))
+    );
+    dedicated.remove("shop/web").unwrap();
+    assert_eq!(admitted("shop", "web-myriad"), refused("shop/web-myriad"));
 }
 
 #[test]

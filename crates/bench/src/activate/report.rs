@@ -7,9 +7,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::samples::{PerDomain, Quantiles, Samples};
-use super::served::{ClusterFigures, Source};
+use super::served::{Changed, ClusterFigures, Source};
 use crate::child::Counts;
-use crate::domains::Certificates;
+use crate::domains::{Certificates, DomainObjects};
 use crate::load::{Measured, Trouble};
 
 /// One run.
@@ -18,6 +18,8 @@ pub(super) struct Row {
     pub domains: u64,
     /// The source of changes.
     pub source: Source,
+    /// The objects that lead to domains.
+    pub objects: DomainObjects,
     /// How certificates are spread.
     pub certificates: Certificates,
     /// Domains per file, for directories.
@@ -36,15 +38,22 @@ pub(super) struct Row {
     pub live: Live,
     /// Changes beside traffic at half of the capacity.
     pub live_at_half: Option<(Samples, Live)>,
+    /// Changes beside changes of others' routes.
+    pub live_under_churn: Option<(Samples, Live)>,
     /// The figures of a cluster alone.
     pub cluster: Option<ClusterFigures>,
 }
 
 /// Live traffic without and with changes.
 pub(super) struct Live {
-    rps: f64,
-    idle: Measured,
-    during: Measured,
+    /// Requests per second.
+    pub rps: f64,
+    /// Without changes.
+    pub idle: Measured,
+    /// With them.
+    pub during: Measured,
+    /// The changes of others meanwhile.
+    pub changed: Option<Changed>,
 }
 
 /// A row in JSON, in this order.
@@ -52,6 +61,7 @@ pub(super) struct Live {
 struct Figures<'a> {
     domains: u64,
     source: Source,
+    objects: DomainObjects,
     certificates: Certificates,
     domains_per_file: u64,
     activation_ms: Quantiles,
@@ -68,6 +78,8 @@ struct Figures<'a> {
     start_s: f64,
     live: LiveFigures<'a>,
     live_at_half: Option<LiveFigures<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_under_churn: Option<LiveFigures<'a>>,
     #[serde(flatten)]
     cluster: Option<&'a ClusterFigures>,
 }
@@ -91,6 +103,8 @@ struct LiveFigures<'a> {
     last_error: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     activation_ms: Option<Quantiles>,
+    #[serde(flatten)]
+    changed: Option<Changed>,
 }
 
 /// A map that keeps its order.
@@ -173,6 +187,9 @@ impl Report {
         if let Some((samples, live)) = &row.live_at_half {
             writeln!(out, "{}", at_half(samples, live))?;
         }
+        if let Some((samples, live)) = &row.live_under_churn {
+            writeln!(out, "{}", under_churn(samples, live))?;
+        }
         if let Some(cluster) = &row.cluster {
             let text = serde_json::to_string_pretty(cluster)?;
             writeln!(out, "in the cluster: {text}")?;
@@ -182,11 +199,6 @@ impl Report {
 }
 
 impl Live {
-    /// The load at so many requests per second.
-    pub(super) fn new(rps: f64, idle: Measured, during: Measured) -> Self {
-        Live { rps, idle, during }
-    }
-
     fn errors(&self) -> u64 {
         let both = [&self.idle, &self.during];
         both.iter().flat_map(|it| it.errors.values()).sum()
@@ -209,6 +221,7 @@ impl Live {
             errors_during: &during.errors,
             last_error: last_error.map(String::as_str),
             activation_ms: None,
+            changed: self.changed,
         }
     }
 }
@@ -227,14 +240,10 @@ impl Row {
         let counts = counts.map(|(key, count)| (key, samples.per_domain(count)));
         let counts: Vec<_> = counts.collect();
         let differ = counts.iter().filter(|(_, count)| !count.is_constant());
-        let at_half = self.live_at_half.as_ref();
-        let at_half = at_half.map(|(samples, live)| LiveFigures {
-            activation_ms: Some(samples.activation()),
-            ..live.figures()
-        });
         Figures {
             domains: self.domains,
             source: self.source,
+            objects: self.objects,
             certificates: self.certificates,
             domains_per_file: self.domains_per_file,
             activation_ms: samples.activation(),
@@ -252,7 +261,8 @@ impl Row {
             rss_after_mib: tenth(self.rss_after_mib),
             start_s: (self.start_s * 1e3).round() / 1e3,
             live: self.live.figures(),
-            live_at_half: at_half,
+            live_at_half: self.live_at_half.as_ref().map(figures_with_times),
+            live_under_churn: self.live_under_churn.as_ref().map(figures_with_times),
             cluster: self.cluster.as_ref(),
         }
     }
@@ -279,6 +289,25 @@ impl Row {
             self.live.errors().to_string(),
         ]
     }
+}
+
+fn figures_with_times((samples, live): &(Samples, Live)) -> LiveFigures<'_> {
+    LiveFigures {
+        activation_ms: Some(samples.activation()),
+        ..live.figures()
+    }
+}
+
+fn under_churn(samples: &Samples, live: &Live) -> String {
+    let Quantiles { p50, p99, max, .. } = samples.activation();
+    let rate = live.changed.map_or(0.0, |it| it.changes_per_second);
+    format!(
+        "         beside {rate:.1} changes/s: p50 {p50:.2} ms, p99 {p99:.2} ms, max {max:.2} ms; \
+         live p99 {:.2} ms, idle {:.2} ms; {} errors",
+        live.during.p99_ms,
+        live.idle.p99_ms,
+        live.errors(),
+    )
 }
 
 fn at_half(samples: &Samples, live: &Live) -> String {

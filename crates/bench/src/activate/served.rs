@@ -1,5 +1,6 @@
 //! The servers of domains, whichever way changes reach them.
 
+mod beside;
 mod burst;
 mod churn;
 mod cluster;
@@ -16,12 +17,13 @@ use super::ActivateArgs;
 use crate::child::Counts;
 use crate::cluster::ground::Ground;
 use crate::cluster::parts::Home;
-use crate::domains::{Domain, Generator};
+use crate::domains::{Domain, Generator, Layout};
 use crate::probe::{Prober, Wanted};
 use cluster::InCluster;
 use folder::Directory;
 use inbox::Inbox;
 
+pub(super) use beside::{Beside, Changed};
 pub(crate) use cluster::ClusterFigures;
 
 /// The source of changes.
@@ -64,6 +66,12 @@ pub(super) trait World {
         Ok(())
     }
 
+    /// Starts to change routes of other domains, so many per second, until that is stopped.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    fn beside(&mut self, per_second: f64) -> anyhow::Result<Beside>;
+
     /// The counters.
     ///
     /// # Errors
@@ -97,7 +105,7 @@ pub(super) struct Served<'a> {
     generator: &'a Generator,
     prober: Prober,
     https: SocketAddr,
-    domains: u64,
+    layout: Layout,
     start: Duration,
 }
 
@@ -122,14 +130,15 @@ impl<'a> Served<'a> {
         count: u64,
         bar: &ProgressBar,
     ) -> anyhow::Result<Served<'a>> {
+        let layout = generator.layout(args.objects, count);
         let (world, https, start): (Box<dyn World + 'a>, _, _) = match (args.source, ground) {
             (Source::Inbox, _) => {
-                let (mut inbox, begun) = Inbox::fill(args.workers, generator, count, bar)?;
+                let (mut inbox, begun) = Inbox::fill(args.workers, generator, layout, bar)?;
                 let https = inbox.wait_ready()?;
                 (Box::new(inbox), https, begun.elapsed())
             }
             (Source::Dir, _) => {
-                let (mut directory, begun) = Directory::fill(args, generator, count, bar)?;
+                let (mut directory, begun) = Directory::fill(args, generator, layout, bar)?;
                 let https = directory.wait_ready()?;
                 (Box::new(directory), https, begun.elapsed())
             }
@@ -144,7 +153,7 @@ impl<'a> Served<'a> {
             generator,
             prober: Prober::new(https)?,
             https,
-            domains: count,
+            layout,
             start,
         })
     }
@@ -170,7 +179,7 @@ impl<'a> Served<'a> {
     /// # Errors
     /// The cryptographic library refuses.
     pub(super) fn fresh(&self, turn: u64, of: u64, version: u64) -> anyhow::Result<Domain> {
-        let index = spread(turn, of, self.domains);
+        let index = spread(turn, of, self.layout.domains);
         self.generator.domain(Generator::fresh(index), version)
     }
 
@@ -183,13 +192,14 @@ impl<'a> Served<'a> {
         self.settle(&domain.host, self.generator.answer(domain))
     }
 
-    /// Removes a domain and waits until its name gets an alert.
+    /// Removes a domain and waits until its name is answered as one that nobody has.
     ///
     /// # Errors
     /// It does not in time, or a process ended.
     pub(super) fn remove(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
         self.world.prepare_removal(domain)?;
-        self.settle(&domain.host, Wanted::Alert)
+        let gone = self.generator.answer_after(self.layout.objects);
+        self.settle(&domain.host, gone)
     }
 
     /// Makes so many new connections to a name that exists.
@@ -198,7 +208,7 @@ impl<'a> Served<'a> {
     /// It did not answer.
     pub(super) fn repeat(&self, turn: u64, connections: u32) -> anyhow::Result<()> {
         // A prime number of turns wanders over the whole name space.
-        let index = spread(turn % 997, 997, self.domains);
+        let index = spread(turn % 997, 997, self.layout.domains);
         let host = self.generator.host(Generator::existing(index));
         self.prober.repeat(&host, connections)
     }

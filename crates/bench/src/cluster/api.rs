@@ -56,10 +56,14 @@ impl Api {
         body: Vec<u8>,
     ) -> anyhow::Result<Vec<u8>> {
         let what = || format!("{method} {path}");
+        let content = match method {
+            Method::PATCH => "application/merge-patch+json",
+            _ => "application/json",
+        };
         let request = Request::builder()
             .method(&method)
             .uri(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::CONTENT_TYPE, content)
             .body(Body::from(body))?;
         let answer = self.client.send(request).await.with_context(what)?;
         let (head, body) = answer.into_parts();
@@ -121,7 +125,7 @@ impl Api {
 /// One write, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// POST, PUT or DELETE.
+    /// POST, PUT, PATCH of a part that is merged into what is there, or DELETE.
     pub method: Method,
     /// The list of the kind, or the object in it.
     pub path: String,

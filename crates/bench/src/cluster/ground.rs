@@ -8,9 +8,11 @@ use indicatif::ProgressBar;
 use tokio::runtime::Runtime;
 
 use super::api::{Api, Write};
+use super::gateway_api;
 use super::parts::Home;
+use super::process::Process;
 use super::tenant::{Kind, Tenant};
-use crate::domains::Generator;
+use crate::domains::{DomainObjects, Generator, SET_LISTENERS};
 
 /// A namespace and the objects that exist in it. They outlive a measurement: the next one, with
 /// more domains, adds to them.
@@ -30,6 +32,17 @@ impl Ground {
     /// # Errors
     /// The API server refuses.
     pub fn prepare(generator: &Generator) -> anyhow::Result<Ground> {
+        Ground::prepare_for(generator, DomainObjects::Ingresses)
+    }
+
+    /// The same for domains that other objects lead to, with all that these have in common.
+    ///
+    /// # Errors
+    /// The API server refuses, or does not know the kinds of Gateway API.
+    pub fn prepare_for(generator: &Generator, objects: DomainObjects) -> anyhow::Result<Ground> {
+        if objects != DomainObjects::Ingresses {
+            gateway_api::install()?;
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -39,9 +52,12 @@ impl Ground {
             namespace: home.namespace.clone(),
             class: home.namespace.clone(),
             issuer: generator.issuer().to_vec(),
+            layout: generator.layout(objects, 0),
         };
         let shared = tenant.create_shared(generator.shared());
-        runtime.block_on(home.api.write(shared))?;
+        for write in [shared].into_iter().chain(tenant.create_common()) {
+            runtime.block_on(home.api.write(write))?;
+        }
         Ok(Ground {
             runtime,
             home,
@@ -63,27 +79,42 @@ impl Ground {
         let existing = self.existing;
         ensure!(existing <= count, "numbers of domains must rise");
         bar.inc(existing);
+        self.tenant.layout.domains = count;
         let begun = Instant::now();
         let tenant = &self.tenant;
         let create = |api: Api, index| async move {
             let domain = generator.domain(Generator::existing(index), 0)?;
-            for kind in [
-                Kind::Secret,
-                Kind::Service,
-                Kind::EndpointSlice,
-                Kind::Ingress,
-            ] {
-                if let Some(write) = tenant.create(kind, &domain) {
-                    api.write(write).await?;
-                }
+            let kinds = Kind::NEEDS.into_iter().chain([tenant.lead()]);
+            for write in kinds.filter_map(|kind| tenant.create(kind, &domain)) {
+                api.write(write).await?;
             }
             bar.inc(1);
             Ok(())
         };
         let filled = self.home.api.for_each(existing..count, create);
         self.runtime.block_on(filled)?;
+        // A set that an earlier run left unfinished grows.
+        let sets = existing / SET_LISTENERS..tenant.layout.sets();
+        let sets = sets.map(|set| tenant.write_set(set, existing > set * SET_LISTENERS));
+        let write = |api: Api, write| async move { api.write(write).await };
+        let filled = self.home.api.for_each(sets, write);
+        self.runtime.block_on(filled)?;
         self.existing = count;
         Ok(begun.elapsed())
+    }
+
+    /// Starts the controller of this namespace's classes.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    pub fn controller(&self) -> anyhow::Result<Process> {
+        let more = match self.tenant.layout.objects {
+            DomainObjects::Ingresses => Vec::new(),
+            DomainObjects::ListenerSets | DomainObjects::HttpRoutes => {
+                vec![format!("--gateway-controller={}", self.tenant.controller())]
+            }
+        };
+        self.home.controller_with(&more)
     }
 
     /// Does one write.
@@ -99,6 +130,9 @@ impl Ground {
     /// # Errors
     /// The API server refuses.
     pub fn leave(self) -> anyhow::Result<()> {
+        if let Some(write) = self.tenant.delete_class() {
+            self.write(write)?;
+        }
         let path = format!("/api/v1/namespaces/{}", self.home.namespace);
         let deleted = self.home.api.call(Method::DELETE, &path, None);
         self.runtime.block_on(deleted)?;

@@ -32,8 +32,12 @@ pub struct Seen {
     pub resources: [u64; Kind::ALL.len()],
     /// When a domain came or changed for the last time.
     pub domain_at: Option<Instant>,
+    /// When a route did.
+    pub route_at: Option<Instant>,
     /// Domains that are there.
     pub domains: u64,
+    /// Routes that are there.
+    pub routes: u64,
     /// Resources that are there.
     pub held: u64,
 }
@@ -63,16 +67,16 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Waits until so many domains are there.
+    /// Waits until so many are there of what this counts.
     ///
     /// # Errors
     /// They do not come in time.
-    pub fn wait_for(&self, domains: u64) -> anyhow::Result<()> {
+    pub fn wait_for(&self, wanted: u64, counted: fn(&Seen) -> u64) -> anyhow::Result<()> {
         let start = Instant::now();
-        while self.seen().domains < domains {
+        while counted(&self.seen()) < wanted {
             if start.elapsed() > FILL_TIMEOUT {
-                let there = self.seen().domains;
-                bail!("{there} of {domains} domains after {FILL_TIMEOUT:?}");
+                let there = counted(&self.seen());
+                bail!("{there} of {wanted} resources after {FILL_TIMEOUT:?}");
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
@@ -122,6 +126,9 @@ impl Apply for Recorder {
             if kind == Kind::Domain {
                 seen.domain_at = Some(now);
             }
+            if kind == Kind::Route {
+                seen.route_at = Some(now);
+            }
         }
         Vec::new()
     }
@@ -131,6 +138,7 @@ impl Apply for Recorder {
     async fn holds(&mut self, held: &Snapshot) {
         let mut seen = lock(&self.0);
         seen.domains = held.count(Kind::Domain) as u64;
+        seen.routes = held.count(Kind::Route) as u64;
         seen.held = held.len() as u64;
     }
 }

@@ -96,7 +96,15 @@ impl Home {
     /// # Errors
     /// The errors of the system.
     pub fn controller(&self) -> anyhow::Result<Process> {
-        self.start_controller((SYNC, CONTROLLER_ADMIN), "controller.log", &[])
+        self.controller_with(&[])
+    }
+
+    /// Starts a controller with further arguments.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    pub fn controller_with(&self, more: &[String]) -> anyhow::Result<Process> {
+        self.start_controller((SYNC, CONTROLLER_ADMIN), "controller.log", more)
     }
 
     /// Starts one of several controllers, by its number from 0, with further arguments.

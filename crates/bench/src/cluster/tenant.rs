@@ -8,17 +8,20 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::api::Write;
-use crate::domains::{Domain, Pair, SHARED_SECRET, pem};
+use super::gateway_api;
+use crate::domains::{Domain, DomainObjects, EDITED_PATH, Layout, Pair, SHARED_SECRET, Site, pem};
 
-/// A namespace with an ingress class.
+/// A namespace with a class of Ingresses and of Gateways.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The namespace of all objects.
     pub namespace: String,
-    /// The class of all Ingresses.
+    /// The class of all Ingresses and of the Gateway.
     pub class: String,
     /// The issuer's certificate in DER, which is sent with each leaf.
     pub issuer: Vec<u8>,
+    /// How objects lead to domains.
+    pub layout: Layout,
 }
 
 /// The kinds of objects that a domain is made of.
@@ -32,10 +35,12 @@ pub enum Kind {
     EndpointSlice,
     /// The Ingress, which makes the domain live.
     Ingress,
+    /// The HTTPRoute, at a listener of the domain's own or of all.
+    HttpRoute,
 }
 
 impl Kind {
-    /// The objects that the Ingress needs, in the order in which they are written.
+    /// The objects that an Ingress or HTTPRoute needs, in the order in which they are written.
     pub const NEEDS: [Kind; 3] = [Kind::Secret, Kind::Service, Kind::EndpointSlice];
 
     fn list(self, namespace: &str) -> String {
@@ -44,6 +49,7 @@ impl Kind {
             Kind::Service => ("/api/v1", "services"),
             Kind::EndpointSlice => ("/apis/discovery.k8s.io/v1", "endpointslices"),
             Kind::Ingress => ("/apis/networking.k8s.io/v1", "ingresses"),
+            Kind::HttpRoute => (gateway_api::API, "httproutes"),
         };
         format!("{group}/namespaces/{namespace}/{plural}")
     }
@@ -53,6 +59,151 @@ impl Tenant {
     /// The path of the list of a kind.
     pub fn list(&self, kind: Kind) -> String {
         kind.list(&self.namespace)
+    }
+
+    /// The kind that leads to domains and of which each has its own.
+    pub fn lead(&self) -> Kind {
+        match self.layout.objects {
+            DomainObjects::Ingresses => Kind::Ingress,
+            DomainObjects::ListenerSets | DomainObjects::HttpRoutes => Kind::HttpRoute,
+        }
+    }
+
+    /// The path of the list of the objects whose write makes a domain live.
+    pub fn live_list(&self) -> String {
+        match self.layout.objects {
+            DomainObjects::ListenerSets => self.sets(),
+            DomainObjects::Ingresses | DomainObjects::HttpRoutes => self.list(self.lead()),
+        }
+    }
+
+    /// The name of the object whose write makes a domain live.
+    pub fn live_name(&self, domain: &Domain) -> String {
+        match self.layout.objects {
+            DomainObjects::ListenerSets => Layout::set_name(Layout::set_of(domain.number)),
+            DomainObjects::Ingresses | DomainObjects::HttpRoutes => domain.name(),
+        }
+    }
+
+    /// The objects that are written before that, in their order.
+    pub fn needs(&self) -> Vec<Kind> {
+        let mut kinds = Kind::NEEDS.to_vec();
+        if self.layout.objects == DomainObjects::ListenerSets {
+            kinds.push(Kind::HttpRoute);
+        }
+        kinds
+    }
+
+    /// The one write that makes a new domain live, once all that it needs is there.
+    pub fn admit(&self, domain: &Domain) -> Option<Write> {
+        match self.layout.objects {
+            DomainObjects::ListenerSets => Some(self.change_set(domain.number, Some(domain))),
+            DomainObjects::Ingresses | DomainObjects::HttpRoutes => {
+                self.create(self.lead(), domain)
+            }
+        }
+    }
+
+    /// The one write that ends a domain which was not there from the start.
+    pub fn dismiss(&self, domain: &Domain) -> Option<Write> {
+        match self.layout.objects {
+            DomainObjects::ListenerSets => Some(self.change_set(domain.number, None)),
+            DomainObjects::Ingresses | DomainObjects::HttpRoutes => {
+                self.delete(self.lead(), domain)
+            }
+        }
+    }
+
+    /// Writes a ListenerSet with all domains that it has from the start; one that is there grows.
+    pub fn write_set(&self, set: u64, is_there: bool) -> Write {
+        let sites = self.layout.members(set);
+        if is_there {
+            return self.patch_set(set, &sites);
+        }
+        Write {
+            method: Method::POST,
+            path: self.sets(),
+            body: Some(encode(&gateway_api::listener_set(set, &sites))),
+        }
+    }
+
+    /// Gives the Ingress or HTTPRoute of a domain a path more, or takes it back.
+    pub fn edit(&self, number: u64, is_edited: bool) -> Write {
+        let site = self.layout.site(number);
+        let kind = self.lead();
+        let path = format!("{}/{}", self.list(kind), site.name);
+        match self.layout.objects {
+            DomainObjects::Ingresses => Write {
+                method: Method::PUT,
+                path,
+                body: Some(encode(&self.ingress(&site, is_edited))),
+            },
+            DomainObjects::ListenerSets | DomainObjects::HttpRoutes => Write {
+                method: Method::PATCH,
+                path,
+                body: Some(encode(&gateway_api::route_edit(&site, is_edited))),
+            },
+        }
+    }
+
+    /// Creates what all domains have in common: the class and the Gateway, where there is one.
+    pub fn create_common(&self) -> Vec<Write> {
+        let Some(gateway) = gateway_api::gateway(self.layout.objects, &self.class) else {
+            return Vec::new();
+        };
+        let post = |path: String, object: &Value| Write {
+            method: Method::POST,
+            path,
+            body: Some(encode(object)),
+        };
+        let class = gateway_api::class(&self.class, &self.controller());
+        let gateways = format!(
+            "{}/namespaces/{}/gateways",
+            gateway_api::API,
+            self.namespace
+        );
+        vec![
+            post(gateway_api::classes(), &class),
+            post(gateways, &gateway),
+        ]
+    }
+
+    /// Deletes the class, which is in no namespace; none where there are Ingresses.
+    pub fn delete_class(&self) -> Option<Write> {
+        (self.layout.objects != DomainObjects::Ingresses).then(|| Write {
+            method: Method::DELETE,
+            path: format!("{}/{}", gateway_api::classes(), self.class),
+            body: None,
+        })
+    }
+
+    /// The name of the controller of the class: no other run's.
+    pub fn controller(&self) -> String {
+        format!("bench.myriad.dev/{}", self.class)
+    }
+
+    fn sets(&self) -> String {
+        format!(
+            "{}/namespaces/{}/listenersets",
+            gateway_api::API,
+            self.namespace
+        )
+    }
+
+    /// The ListenerSet of a domain, with all that it has from the start and one more.
+    fn change_set(&self, number: u64, more: Option<&Domain>) -> Write {
+        let set = Layout::set_of(number);
+        let mut sites = self.layout.members(set);
+        sites.extend(more.map(Site::of));
+        self.patch_set(set, &sites)
+    }
+
+    fn patch_set(&self, set: u64, sites: &[Site]) -> Write {
+        Write {
+            method: Method::PATCH,
+            path: format!("{}/{}", self.sets(), Layout::set_name(set)),
+            body: Some(encode(&gateway_api::set_change(sites))),
+        }
     }
 
     /// Creates an object of a domain; `None` where a domain has no Secret of its own.
@@ -103,7 +254,8 @@ impl Tenant {
                 "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]},
             }),
             Kind::EndpointSlice => slice(&name, domain.endpoint),
-            Kind::Ingress => self.ingress(&name, domain),
+            Kind::Ingress => self.ingress(&Site::of(domain), false),
+            Kind::HttpRoute => gateway_api::http_route(self.layout.objects, &Site::of(domain)),
         })
     }
 
@@ -117,17 +269,22 @@ impl Tenant {
         })
     }
 
-    fn ingress(&self, name: &str, domain: &Domain) -> Value {
-        let host = &domain.host;
-        let secret = domain.own.as_ref().map_or(SHARED_SECRET, |_| name);
+    fn ingress(&self, site: &Site, is_edited: bool) -> Value {
+        let Site {
+            name, host, secret, ..
+        } = site;
         let service = json!({"name": name, "port": {"number": 80}});
-        let path = json!({"path": "/", "pathType": "Prefix", "backend": {"service": service}});
+        let edited = is_edited.then_some(EDITED_PATH);
+        let paths = ["/"].into_iter().chain(edited);
+        let paths = paths.map(
+            |path| json!({"path": path, "pathType": "Prefix", "backend": {"service": service}}),
+        );
         json!({
             "metadata": {"name": name},
             "spec": {
                 "ingressClassName": self.class,
                 "tls": [{"hosts": [host], "secretName": secret}],
-                "rules": [{"host": host, "http": {"paths": [path]}}],
+                "rules": [{"host": host, "http": {"paths": paths.collect::<Vec<_>>()}}],
             },
         })
     }
@@ -147,31 +304,4 @@ fn encode(value: &Value) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_domain_without_its_own_certificate_names_the_shared_one() {
-        let tenant = Tenant {
-            namespace: "space".to_owned(),
-            class: "class".to_owned(),
-            issuer: vec![1],
-        };
-        let domain = Domain {
-            number: 7,
-            host: "www.example.com".to_owned(),
-            endpoint: "10.244.3.1:9000".parse().unwrap(),
-            own: None,
-        };
-        assert!(tenant.create(Kind::Secret, &domain).is_none());
-        assert!(tenant.delete(Kind::Secret, &domain).is_none());
-        let ingress = tenant.create(Kind::Ingress, &domain).unwrap();
-        let list = "/apis/networking.k8s.io/v1/namespaces/space/ingresses";
-        assert_eq!(ingress.path, list);
-        let object: Value = serde_json::from_slice(&ingress.body.unwrap()).unwrap();
-        let secret = object.pointer("/spec/tls/0/secretName");
-        assert_eq!(secret, Some(&json!(SHARED_SECRET)));
-        let slice = tenant.replace(Kind::EndpointSlice, &domain).unwrap();
-        assert!(slice.path.ends_with("/endpointslices/d00000007"));
-    }
-}
+mod tests;

@@ -5,17 +5,20 @@ use std::fmt::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Domain, NAMESPACE, Pair, SHARED_SECRET};
+use super::layout::{EDITED_PATH, Site};
+use super::{Domain, NAMESPACE, Pair};
 
 /// The documents of a domain: Ingress, Service, EndpointSlice, and Secret where it has a
 /// certificate of its own. Each begins with its separator.
 pub fn documents(domain: &Domain, issuer: &[u8]) -> String {
-    let (name, host) = (domain.name(), &domain.host);
-    let secret = match &domain.own {
-        Some(_) => &name,
-        None => SHARED_SECRET,
-    };
-    let (address, port) = (domain.endpoint.ip(), domain.endpoint.port());
+    ingress_document(&Site::of(domain), false) + &need_documents(domain, issuer)
+}
+
+/// The Ingress of a domain, separator first; an edited one has a path more.
+pub(super) fn ingress_document(site: &Site, is_edited: bool) -> String {
+    let Site {
+        name, host, secret, ..
+    } = site;
     let mut text = format!(
         "---
 apiVersion: networking.k8s.io/v1
@@ -32,14 +35,33 @@ spec:
   - host: {host}
     http:
       paths:
-      - path: /
+"
+    );
+    let edited = is_edited.then_some(EDITED_PATH);
+    for path in ["/"].into_iter().chain(edited) {
+        // Writing to a String does not fail.
+        let _ = write!(
+            text,
+            "      - path: {path}
         pathType: Prefix
         backend:
           service:
             name: {name}
             port:
               number: 80
----
+"
+        );
+    }
+    text
+}
+
+/// The documents that an Ingress or a route of a domain needs: Service, EndpointSlice, and Secret
+/// where it has a certificate of its own.
+pub(super) fn need_documents(domain: &Domain, issuer: &[u8]) -> String {
+    let name = domain.name();
+    let (address, port) = (domain.endpoint.ip(), domain.endpoint.port());
+    let mut text = format!(
+        "---
 apiVersion: v1
 kind: Service
 metadata:

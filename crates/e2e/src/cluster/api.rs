@@ -194,9 +194,9 @@ fn place(document: &str) -> Place {
         true => format!("/apis/{version}"),
         false => format!("/api/{version}"),
     };
-    let plural = match &*kind {
-        "Ingress" | "IngressClass" => format!("{}es", kind.to_lowercase()),
-        _ => format!("{}s", kind.to_lowercase()),
+    let plural = match kind.ends_with('s') {
+        true => format!("{}es", kind.to_lowercase()),
+        false => format!("{}s", kind.to_lowercase()),
     };
     let namespace = field("  namespace: ");
     let namespace = namespace.map_or(String::new(), |it| format!("/namespaces/{it}"));

@@ -170,6 +170,7 @@ fn shares(upstream: &str) -> Box<[WeightedUpstream]> {
         upstream: upstream.into(),
         weight: 1,
         headers: None,
+        filters: None,
     };
     [share].into()
 }

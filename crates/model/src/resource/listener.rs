@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Host, Name};
 
-/// A socket that accepts connections.
+/// A socket that accepts connections, or receives datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// The address it listens on; port 0 lets the system choose. With `capture`, the original
@@ -71,10 +71,13 @@ pub enum ListenerProtocol {
     /// Whatever the first bytes say: a ClientHello or a stream for stream routes, a request for
     /// routes. Only with [`Listener::capture`].
     Detected = 2,
+    /// Datagrams, which stream routes without hosts take by the flow that they are of. Never with
+    /// TLS or [`Listener::capture`].
+    Udp = 3,
 }
 
-/// A name that TLS listeners answer for. Without a usable certificate it is not in their SNI
-/// table, and a client gets an alert, never another domain's certificate.
+/// A name that listeners answer for. Without a usable certificate it is not in the SNI table of
+/// those with TLS, and a client gets an alert, never another domain's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     /// The listeners, sorted; the same list is shared by all domains that have it.
@@ -85,7 +88,8 @@ pub struct Domain {
     pub certificate: Option<Name>,
     /// Certificates beside that one whose keys are of other algorithms, in the order of
     /// preference; a client gets the first of all that it can verify. At most
-    /// [`ALTERNATIVES_MAX`], and none without a certificate.
+    /// [`ALTERNATIVES_MAX`], or [`BY_NAME_MAX`] where `by_name` is set, and none without a
+    /// certificate.
     pub alternatives: Box<[Name]>,
     /// Versions and the like; the same settings are shared by all domains that have them.
     pub tls: Arc<TlsSettings>,
@@ -94,10 +98,21 @@ pub struct Domain {
     /// Its certificate, and the authorities that every client is verified by, are those of the
     /// mesh; it then has neither certificates nor `client_auth` of its own.
     pub mesh: bool,
+    /// The part of its listeners that its hosts are of: routes and stream routes for them have this
+    /// name among their listeners in place of the listener's, and none of another part takes what
+    /// comes for them. On TLS, requests for hosts of one part come by handshakes for it alone. None
+    /// for the listeners as a whole.
+    pub section: Option<Name>,
+    /// Whether its certificates are for different names: a client gets one of those that are for
+    /// the name that it asks for, the longest name first.
+    pub by_name: bool,
 }
 
-/// The most certificates of one domain beside the first.
+/// The most certificates of one domain beside the first, for the same names.
 pub const ALTERNATIVES_MAX: usize = 7;
+
+/// The most certificates of one domain beside the first, for different names.
+pub const BY_NAME_MAX: usize = 63;
 
 /// The most names, and the most hashes of each sort, that client authentication asks for.
 pub const CLIENT_AUTH_PARTS_MAX: usize = 1_024;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Fault, HeaderEdits, Inquiry, Mirror, Name, RateLimit, Retry, SourceRanges};
+use crate::{Fault, HeaderEdits, Inquiry, Mirror, Name, Provider, RateLimit, Retry, SourceRanges};
 
 /// The policy of a route. Many routes share one by pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +33,9 @@ pub struct Policy {
     /// The longest time from the end of the request to the end of the response, over all tries;
     /// zero for no limit. 504 before the response has started.
     pub request_timeout: Duration,
+    /// The longest that one try may take from its start to the end of its response; zero for no
+    /// limit. 504 before the response has started.
+    pub attempt_timeout: Duration,
     /// When a request is sent again; none sends it to one other endpoint where no connection to
     /// the first could be had.
     pub retry: Option<Box<Retry>>,
@@ -66,6 +69,9 @@ pub struct Policy {
     pub inquiry: Option<Box<Inquiry>>,
     /// The certificate that a client has to have shown; none asks for nothing beside the handshake.
     pub client_certificate: Option<Box<CertificateDemand>>,
+    /// The provider that is asked whether a request may pass, beside those of access policies; none
+    /// asks nobody. It is no processor.
+    pub authorizer: Option<Box<Provider>>,
     /// Whether a namespace has a say in it that is not the one of the route's object: then what
     /// becomes of its requests tells as little of endpoints as if they were another namespace's.
     pub is_foreign: bool,
@@ -90,7 +96,7 @@ impl Policy {
 
     /// Whether rules of its own say who has to be authenticated.
     pub fn authenticates(&self) -> bool {
-        self.users.is_some() || self.inquiry.is_some()
+        self.users.is_some() || self.inquiry.is_some() || self.authorizer.is_some()
     }
 
     /// Whether who is authenticated may ask from any address, and who asks from one that is
@@ -194,6 +200,7 @@ impl Default for Policy {
             cors: None,
             affinity: None,
             request_timeout: Duration::ZERO,
+            attempt_timeout: Duration::ZERO,
             retry: None,
             fault: None,
             mirrors: Box::default(),
@@ -208,6 +215,7 @@ impl Default for Policy {
             error_pages: None,
             inquiry: None,
             client_certificate: None,
+            authorizer: None,
             is_foreign: false,
             is_operators: false,
         }
@@ -227,9 +235,10 @@ pub struct TlsRedirect {
 }
 
 /// Answers to cross-origin requests.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Cors {
-    /// Origins that are allowed: `*`, an origin, or an origin whose host starts with `*.`.
+    /// Origins that are allowed: `*`, an origin, or an origin whose host is `*` or starts with
+    /// `*.`, for any number of labels.
     pub origins: Box<[Box<str>]>,
     /// `Access-Control-Allow-Methods`.
     pub methods: Box<str>,
@@ -245,6 +254,11 @@ pub struct Cors {
     pub origin_patterns: Box<[Box<str>]>,
     /// Whether preflights of other origins are passed on, instead of answered with no leave.
     pub forwards_unmatched: bool,
+    /// Whether `*` among origins, methods or headers is answered by what the request names, and not
+    /// as it stands there.
+    pub echoes_wildcards: bool,
+    /// Whether preflights are told of exposed headers too.
+    pub exposes_in_preflights: bool,
 }
 
 /// The change to the target of a request.
@@ -282,10 +296,10 @@ impl PathRewrite {
     pub const INSTRUCTIONS_MAX: usize = 1_638;
 }
 
-/// A cookie that keeps a client on its endpoint.
+/// A cookie, or a header field, that keeps a client on its endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Affinity {
-    /// The cookie's name.
+    /// The cookie's name, or that of the field in lower case.
     pub cookie: Box<str>,
     /// Its `Path` attribute.
     pub path: Box<str>,
@@ -300,6 +314,10 @@ pub struct Affinity {
     /// Whether it stays as it is where another endpoint has to take over for once; otherwise it
     /// leads to that one from then on.
     pub stays_on_failure: bool,
+    /// Whether it is a header field of responses, which clients send back, in place of a cookie.
+    pub in_header: bool,
+    /// The age from which on it leads nowhere, whatever the client keeps; zero for none.
+    pub absolute_timeout: Duration,
 }
 
 /// The sites whose requests a cookie goes along with, by its attribute `SameSite`.

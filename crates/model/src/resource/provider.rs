@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Name;
 
 /// How a service is asked whether a request may pass. Its name is what access policies know it by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Provider {
     /// The upstream of the service; one that does not exist counts as a service that is down.
     pub upstream: Name,
@@ -23,6 +23,8 @@ pub struct Provider {
     pub authority: Box<str>,
     /// Whether the route is looked for again once the service has changed the request.
     pub reroutes: bool,
+    /// Headers of the request that a service over gRPC is told; empty for all.
+    pub told: Box<[NameMatch]>,
 }
 
 impl Provider {
@@ -31,7 +33,7 @@ impl Provider {
 }
 
 /// The protocol of a provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CheckProtocol {
     /// A request like the client's: 200 lets it pass, and every other answer is the client's.
     Http(Box<HttpCheck>),
@@ -44,14 +46,14 @@ pub enum CheckProtocol {
 
 /// The parts that a processor is told beside the head of a request, and its body where its provider
 /// says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Processing {
     /// Whether it is told the head of the response.
     pub tells_response: bool,
 }
 
 /// The request to a provider over HTTP, and the parts of its answer that are passed on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HttpCheck {
     /// The prefix that the path of the request is appended to.
     pub path_prefix: Box<str>,
@@ -68,7 +70,7 @@ pub struct HttpCheck {
 }
 
 /// How much of the body of a request a provider is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CheckBody {
     /// The most bytes, from 1 to [`Provider::BODY_BYTES_MAX`].
     pub bytes_max: u32,
@@ -79,7 +81,7 @@ pub struct CheckBody {
 }
 
 /// A test of a header's name, lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NameMatch {
     /// Equal.
     Exact(Box<str>),
@@ -87,6 +89,8 @@ pub enum NameMatch {
     Start(Box<str>),
     /// Ends with it.
     End(Box<str>),
+    /// Whatever it is.
+    Any,
 }
 
 impl NameMatch {
@@ -96,6 +100,7 @@ impl NameMatch {
             NameMatch::Exact(text) => **text == *name,
             NameMatch::Start(text) => name.starts_with(&**text),
             NameMatch::End(text) => name.ends_with(&**text),
+            NameMatch::Any => true,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{HeaderEdits, Host, Name, Policy};
+use crate::{Cors, HeaderEdits, Host, Mirror, Name, Policy, Rewrite};
 
 /// One rule of one host. Among the routes of the most specific host pattern that has any, the
 /// first by (`rank`, name) whose path and conditions all match is taken; none means 404.
@@ -136,6 +136,36 @@ pub struct WeightedUpstream {
     pub weight: u32,
     /// The changes to headers on the way there and back, after those of the policy.
     pub headers: Option<Box<HeaderEdits>>,
+    /// The further rules for the requests of this share alone; none for streams.
+    pub filters: Option<Box<ShareFilters>>,
+}
+
+/// The rules for the requests of one share, beside its changes to headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ShareFilters {
+    /// The answer in place of the upstream's, which then need not be there.
+    pub answer: Option<ShareAnswer>,
+    /// The change to the target, in place of that of the policy. It substitutes nothing.
+    pub rewrite: Option<Box<Rewrite>>,
+    /// The upstreams that get copies beside those of the policy; at most
+    /// [`ShareFilters::MIRRORS_MAX`].
+    pub mirrors: Box<[Mirror]>,
+    /// Cross-origin resource sharing, in place of that of the policy, without patterns of origins.
+    pub cors: Option<Box<Cors>>,
+}
+
+impl ShareFilters {
+    /// The most upstreams that get copies of the requests of one share.
+    pub const MIRRORS_MAX: usize = 64;
+}
+
+/// The answer to the requests of a share that no upstream gets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ShareAnswer {
+    /// Refused with this status, 400 to 599.
+    Refuse(u16),
+    /// Answered with a redirect. Shared by all that have it.
+    Redirect(Arc<Redirect>),
 }
 
 /// A redirect.

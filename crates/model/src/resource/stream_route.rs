@@ -31,10 +31,11 @@ pub struct StreamRoute {
     pub behind: u64,
     /// Whether TLS ends here, with the certificate of the domain.
     pub terminate: bool,
-    /// The upstreams that the stream is sent to, by weight; they have no header edits. None, or
-    /// only weights of 0, closes the connection.
+    /// The upstreams that the stream is sent to, by weight; they have neither header edits nor
+    /// filters. None, or only weights of 0, closes the connection.
     pub upstreams: Box<[WeightedUpstream]>,
-    /// How long neither side may say anything; zero for as long as they like.
+    /// How long neither side may say anything; zero for as long as they like, and for the usual
+    /// time where datagrams have no end.
     pub idle_timeout: Duration,
     /// The longest TCP and TLS handshake with an endpoint.
     pub connect_timeout: Duration,

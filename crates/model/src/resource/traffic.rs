@@ -138,6 +138,9 @@ pub struct Mirror {
     pub authority: Box<str>,
     /// Whether copies come without their bodies.
     pub omits_body: bool,
+    /// Whether copies that name no other authority name the one that the endpoint sees without a
+    /// mark.
+    pub keeps_authority: bool,
 }
 
 /// The changes to the headers of requests and responses.

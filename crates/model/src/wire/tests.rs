@@ -3,6 +3,7 @@
 mod access_policy;
 mod examples;
 mod fields;
+mod gateway;
 mod provider;
 mod routes;
 mod telemetry;
@@ -457,6 +458,7 @@ fn what_many_routes_have_in_common_is_held_once() {
                     upstream: "u".into(),
                     weight: 1,
                     headers: None,
+                    filters: None,
                 }]
                 .into(),
             ),

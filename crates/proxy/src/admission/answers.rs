@@ -11,21 +11,14 @@
 //! do, a turn passes on no more of each than the runtime lets a task read, and what is kept of them
 //! is counted as held.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
-use std::future::Future as _;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use myriad_base::task;
-use tokio::sync::{Notify, oneshot};
-
-use super::spaces::{PLACES, spots};
+use super::rounds::{RoundRule, RoundWait, Rounds, Spender};
 
 /// The cost of a namespace's answers, in bytes of heads, beyond which further ones wait. It is
 /// about three milliseconds.
-const TURN_COST: usize = 256 << 10;
+const TURN_COST: u32 = 256 << 10;
 
 /// The cost of an answer whose head has no bytes.
 const ANSWER_COST: usize = 2 << 10;
@@ -37,52 +30,32 @@ const BYTES_PER_COST: usize = 4;
 /// The cost of a field that is read of a head of HTTP/2, of which one byte may stand for one.
 pub(crate) const FIELD_COST: usize = 16;
 
-/// The most answers of a namespace that are called at once. Those go back to the head of its line
-/// that find too much spent already.
-const CALLED_MAX: usize = 32;
-
 /// The most namespaces of which answers are called at once.
 const SPACES_MAX: usize = 4;
 
-/// The cost of answers in a round, and which that was.
-type Spent = Cell<(u32, u32)>;
+/// The rounds in which answers are read.
+const RULE: RoundRule = RoundRule {
+    task: "answers",
+    turn: TURN_COST,
+    all: u32::MAX,
+    called_max: 32,
+    lines_max: SPACES_MAX,
+};
 
 /// The answers of one worker that wait for their turn. They are at most as many as there are
 /// requests, and connections to endpoints.
 pub struct AnswerTurns {
-    /// Its number tells what was spent in it from what was before.
-    round: Cell<u32>,
-    /// Two places for each namespace; what it has spent is the lower of the two.
-    spent: [Box<[Spent]>; 2],
-    waiting: RefCell<Waiting>,
-    /// Whether a task gives turns. It lasts as long as the worker.
-    is_driven: Cell<bool>,
-    /// Whether a turn was spent in this round, or somebody was called.
-    is_used: Cell<bool>,
-    used: Notify,
-}
-
-#[derive(Default)]
-struct Waiting {
-    /// The namespaces with answers that wait, in the order of their turns.
-    order: VecDeque<u64>,
-    namespaces: HashMap<u64, VecDeque<oneshot::Sender<()>>>,
+    rounds: Rc<Rounds>,
 }
 
 /// The place in line of an answer, where it waits.
 #[derive(Default)]
-pub struct AnswerWait(Option<oneshot::Receiver<()>>);
+pub struct AnswerWait(RoundWait);
 
 impl Default for AnswerTurns {
     fn default() -> Self {
-        let row = || vec![Cell::new((0, 0)); PLACES].into_boxed_slice();
         AnswerTurns {
-            round: Cell::new(0),
-            spent: [row(), row()],
-            waiting: RefCell::default(),
-            is_driven: Cell::new(false),
-            is_used: Cell::new(false),
-            used: Notify::new(),
+            rounds: Rounds::new(RULE),
         }
     }
 }
@@ -90,31 +63,13 @@ impl Default for AnswerTurns {
 impl AnswerTurns {
     /// Ready once an answer of a namespace may be read.
     pub fn poll_turn(
-        self: &Rc<Self>,
+        &self,
         namespace: u64,
         wait: &mut AnswerWait,
         context: &mut Context<'_>,
     ) -> Poll<()> {
-        self.drive();
-        let was_called = match &mut wait.0 {
-            None => false,
-            Some(called) => {
-                // It is told nothing but when.
-                let _ = ready!(Pin::new(called).poll(context));
-                wait.0 = None;
-                true
-            }
-        };
-        if self.has_room(namespace) && (was_called || !self.has_line(namespace)) {
-            return Poll::Ready(());
-        }
-        let (sender, called) = oneshot::channel();
-        let mut waiting = self.waiting.borrow_mut();
-        waiting.push(namespace, sender, was_called);
-        drop(waiting);
-        self.note_use();
-        let called = wait.0.insert(called);
-        Pin::new(called).poll(context).map(|_| ())
+        self.rounds
+            .poll_turn(spender(namespace), &mut wait.0, context)
     }
 
     /// Takes note of a head that was read.
@@ -138,112 +93,17 @@ impl AnswerTurns {
     }
 
     fn spend(&self, namespace: u64, cost: usize) {
-        let round = self.round.get();
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-        for (row, spot) in self.spent.iter().zip(spots(namespace)) {
-            if let Some(place) = row.get(usize::from(spot)) {
-                let spent = spent_in(round, place);
-                place.set((round, spent.saturating_add(cost)));
-            }
-        }
-        // Most answers come where there is room for many more, and wake nobody.
-        if !self.has_room(namespace) {
-            self.note_use();
-        }
-    }
-
-    fn has_room(&self, namespace: u64) -> bool {
-        let round = self.round.get();
-        let places = self.spent.iter().zip(spots(namespace));
-        let places = places.filter_map(|(row, spot)| row.get(usize::from(spot)));
-        let spent = places.map(|place| spent_in(round, place)).min();
-        (spent.unwrap_or(0) as usize) < TURN_COST
-    }
-
-    fn has_line(&self, namespace: u64) -> bool {
-        let waiting = self.waiting.borrow();
-        !waiting.order.is_empty() && waiting.namespaces.contains_key(&namespace)
-    }
-
-    /// Notes that a turn was spent, or that somebody waits: either lasts until others have had
-    /// theirs.
-    fn note_use(&self) {
-        if !self.is_used.replace(true) {
-            self.used.notify_one();
-        }
-    }
-
-    /// Has a round begun whenever a namespace has spent its turn, or somebody waits.
-    fn drive(self: &Rc<Self>) {
-        if self.is_driven.replace(true) {
-            return;
-        }
-        let turns = self.clone();
-        task::spawn_local("answers", async move {
-            loop {
-                turns.used.notified().await;
-                // All else that is ready goes first.
-                tokio::task::yield_now().await;
-                turns.begin_round();
-            }
-        });
-    }
-
-    /// Begins a round, and calls those whose turn it is. Another follows where anybody is.
-    fn begin_round(&self) {
-        self.is_used.set(false);
-        self.round.set(self.round.get().wrapping_add(1));
-        let mut waiting = self.waiting.borrow_mut();
-        let spaces = waiting.order.len().min(SPACES_MAX);
-        for _ in 0..spaces {
-            waiting.call();
-        }
-        if spaces > 0 {
-            self.note_use();
-        }
+        self.rounds.spend(namespace, cost);
     }
 }
 
-/// The sum that was spent at a place in a round.
-fn spent_in(round: u32, place: &Cell<(u32, u32)>) -> u32 {
-    match place.get() {
-        (of, spent) if of == round => spent,
-        _ => 0,
-    }
-}
-
-impl Waiting {
-    fn push(&mut self, namespace: u64, sender: oneshot::Sender<()>, is_first: bool) {
-        let line = self.namespaces.entry(namespace).or_default();
-        if line.is_empty() {
-            self.order.push_back(namespace);
-        }
-        match is_first {
-            true => line.push_front(sender),
-            false => line.push_back(sender),
-        }
-    }
-
-    /// Calls the first ones of the namespace whose turn it is.
-    fn call(&mut self) {
-        let Some(namespace) = self.order.pop_front() else {
-            return;
-        };
-        let Some(line) = self.namespaces.get_mut(&namespace) else {
-            return;
-        };
-        let mut called = 0;
-        while called < CALLED_MAX
-            && let Some(sender) = line.pop_front()
-        {
-            // Whoever has gone meanwhile takes no turn.
-            called += usize::from(sender.send(()).is_ok());
-        }
-        if line.is_empty() {
-            self.namespaces.remove(&namespace);
-        } else {
-            self.order.push_back(namespace);
-        }
+/// A namespace as it spends: its answers wait in one line, whosever they are.
+fn spender(namespace: u64) -> Spender {
+    Spender {
+        id: namespace,
+        part: 0,
+        is_costly: true,
     }
 }
 
@@ -257,9 +117,7 @@ mod tests {
     use myriad_base::task;
     use tokio::task::{LocalSet, yield_now};
 
-    use super::{
-        ANSWER_COST, AnswerTurns, AnswerWait, FIELD_COST, SPACES_MAX, TURN_COST, spent_in, spots,
-    };
+    use super::{ANSWER_COST, AnswerTurns, AnswerWait, FIELD_COST, SPACES_MAX, TURN_COST, spender};
 
     /// The answers of a namespace that are ready at once.
     const MANY: usize = 300;
@@ -268,7 +126,7 @@ mod tests {
     const HEAD_BYTES: usize = 60 << 10;
 
     /// How many of them one turn has room for: with the last it is spent.
-    const FIT: usize = TURN_COST / (HEAD_BYTES + ANSWER_COST) + 1;
+    const FIT: usize = TURN_COST as usize / (HEAD_BYTES + ANSWER_COST) + 1;
 
     /// Reads an answer of a namespace, and says so.
     async fn read(turns: Rc<AnswerTurns>, namespace: u64, told: Rc<RefCell<Vec<u64>>>) {
@@ -303,7 +161,7 @@ mod tests {
             other.await.unwrap().unwrap();
         };
         LocalSet::new().run_until(running).await;
-        assert!(turns.waiting.borrow().namespaces.is_empty());
+        assert!(turns.rounds.is_empty());
         told.take()
     }
 
@@ -350,7 +208,7 @@ mod tests {
     async fn whoever_gave_up_takes_no_turn() {
         let story = async {
             let turns = Rc::<AnswerTurns>::default();
-            turns.spend_head(1, TURN_COST);
+            turns.spend_head(1, TURN_COST as usize);
             let mut context = Context::from_waker(Waker::noop());
             let mut gone = AnswerWait::default();
             let polled = turns.poll_turn(1, &mut gone, &mut context);
@@ -361,91 +219,49 @@ mod tests {
             drop(gone);
             let told = Rc::default();
             read(turns.clone(), 1, told).await;
-            assert!(turns.waiting.borrow().namespaces.is_empty());
+            assert!(turns.rounds.is_empty());
         };
         LocalSet::new().run_until(story).await;
+    }
+
+    fn has_room(turns: &AnswerTurns) -> bool {
+        turns.rounds.admits(spender(1), true)
     }
 
     #[test]
     fn small_answers_are_no_more_than_a_few_milliseconds_together() {
         let turns = AnswerTurns::default();
         let mut count = 0;
-        while turns.has_room(1) {
+        while has_room(&turns) {
             turns.spend_head(1, 200);
             count += 1;
         }
         assert!((100..=130).contains(&count), "{count}");
         // What one connection brings costs less, since bodies are passed on as they are.
         let turns = AnswerTurns::default();
-        turns.spend_frames(1, TURN_COST, 0);
-        assert!(turns.has_room(1));
-        turns.spend_frames(1, 0, TURN_COST / FIELD_COST);
-        assert!(!turns.has_room(1));
-    }
-
-    /// The bytes that a namespace has spent.
-    fn spent(turns: &AnswerTurns, namespace: u64) -> u32 {
-        let spots = turns.spent.iter().zip(spots(namespace));
-        let spent = spots.map(|(row, spot)| spent_in(turns.round.get(), &row[usize::from(spot)]));
-        spent.min().unwrap()
+        turns.spend_frames(1, TURN_COST as usize, 0);
+        assert!(has_room(&turns));
+        turns.spend_frames(1, 0, TURN_COST as usize / FIELD_COST);
+        assert!(!has_room(&turns));
     }
 
     /// Reading it, and passing it on, were each paid for as the whole.
     #[test]
     fn a_head_of_http2_is_paid_for_once() {
+        let spent = |turns: &AnswerTurns| turns.rounds.spent_by(1);
         for (bytes, fields) in [(60 << 10, 40), (200, 10), (100, 20), (0, 0)] {
             let [alone, unpacked] = [(); 2].map(|()| AnswerTurns::default());
             alone.spend_head(1, bytes);
             // As it comes from an endpoint that packs nothing.
             unpacked.spend_frames(1, bytes, fields);
             unpacked.spend_unpacked(1, bytes, fields);
-            let most = spent(&alone, 1).max((ANSWER_COST + bytes / 4 + 16 * fields) as u32);
-            assert_eq!(spent(&unpacked, 1), most, "{bytes} {fields}");
+            let most = spent(&alone).max((ANSWER_COST + bytes / 4 + 16 * fields) as u32);
+            assert_eq!(spent(&unpacked), most, "{bytes} {fields}");
             // One that is packed as far as it goes costs a quarter less at most.
             let packed = AnswerTurns::default();
             packed.spend_frames(1, fields, fields);
             packed.spend_unpacked(1, bytes, fields);
-            assert!(spent(&packed, 1) >= spent(&alone, 1) * 3 / 4, "{bytes}");
+            assert!(spent(&packed) >= spent(&alone) * 3 / 4, "{bytes}");
         }
-    }
-
-    /// The task that begins rounds was woken for each head, and each read of HTTP/2.
-    #[tokio::test]
-    async fn a_namespace_with_room_left_wakes_nobody() {
-        let story = async {
-            let turns = Rc::<AnswerTurns>::default();
-            read(turns.clone(), 1, Rc::default()).await;
-            let rounds = || turns.round.get();
-            for namespace in 1..=3 {
-                turns.spend_head(namespace, TURN_COST / 4);
-                turns.spend_frames(namespace, TURN_COST / 4, 1);
-                yield_now().await;
-            }
-            assert!(!turns.is_used.get());
-            assert_eq!(rounds(), 0);
-            turns.spend_head(1, TURN_COST);
-            assert!(turns.is_used.get());
-            for _ in 0..4 {
-                yield_now().await;
-            }
-            assert_eq!((rounds(), turns.is_used.get()), (1, false));
-        };
-        LocalSet::new().run_until(story).await;
-    }
-
-    /// Bytes that were spent counted until somebody waited, however long ago that was.
-    #[tokio::test]
-    async fn what_was_spent_counts_until_others_have_had_their_turn() {
-        let story = async {
-            let turns = Rc::<AnswerTurns>::default();
-            read(turns.clone(), 1, Rc::default()).await;
-            turns.spend_head(1, TURN_COST);
-            assert!(!turns.has_room(1));
-            for _ in 0..4 {
-                yield_now().await;
-            }
-            assert!(turns.has_room(1));
-        };
-        LocalSet::new().run_until(story).await;
     }
 }

@@ -4,7 +4,8 @@
 //! Beyond it only connections get more for which little is held, up to a quarter beyond, and what
 //! waits for its own client goes; see [`super::waiting`]. Beyond that quarter a connection of
 //! HTTP/2 or a tunnel that stands still goes: of those for which most is held, the one of which
-//! that has been so for longest.
+//! that has been so for longest. Half a head of HTTP/1 goes before these, however little it is, and
+//! for the next one where there is no room for that.
 //!
 //! A worker tells the others in steps, so that nearly every change costs a few stores.
 
@@ -29,6 +30,9 @@ pub(crate) const TUNNEL_BYTES: usize = 4 << 10;
 
 /// The lines of connections and tunnels, by powers of two of what is held for them.
 const LINES: usize = 20;
+
+/// The first line of connections with half a head, behind those; they are as many.
+const HEADS: usize = LINES;
 
 /// How many of a line are looked at for one that may go.
 const LOOK_MAX: usize = 32;
@@ -58,7 +62,7 @@ pub struct Holdings {
 struct Lines {
     places: FifoSlots<Holder>,
     /// The one that has held so much longest first.
-    lines: [Fifo; LINES],
+    lines: [Fifo; HEADS + LINES],
 }
 
 #[derive(Clone, Copy)]
@@ -69,8 +73,19 @@ struct Holder {
     moved: u32,
     /// The place of the namespace that it is of.
     space: u16,
-    is_tunnel: bool,
+    kind: HolderKind,
     is_evicted: bool,
+}
+
+/// The kind of somebody who may have to go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HolderKind {
+    /// A connection for which much is held.
+    Connection,
+    /// A tunnel that stands still.
+    Tunnel,
+    /// A connection with half a head.
+    Head,
 }
 
 /// The bytes that are held for one connection or tunnel; none of them once it is dropped.
@@ -98,7 +113,7 @@ impl Holdings {
             spaces: OwnSpaces::default(),
             lines: RefCell::new(Lines {
                 places: FifoSlots::default(),
-                lines: [Fifo::default(); LINES],
+                lines: [Fifo::default(); HEADS + LINES],
             }),
         }
     }
@@ -198,7 +213,13 @@ impl Holdings {
 
     /// Lets connections and tunnels go that hold most, where far too much is held.
     pub fn relieve(&self) {
-        while self.sum() > self.last() && self.evict() {}
+        while self.sum() > self.last() && self.evict(0, self.heaviest()) {}
+    }
+
+    /// Lets connections go that hold half a head, where too much is held for what is of no
+    /// namespace.
+    pub fn relieve_of_heads(&self) {
+        while self.excess_of_nobody() > 0 && self.evict(HEADS, None) {}
     }
 
     /// The bytes that all workers hold, but for those that are about to be given back.
@@ -217,11 +238,12 @@ impl Holdings {
         self.last().saturating_add(self.max / 8)
     }
 
-    fn evict(&self) -> bool {
-        let space = self.heaviest();
+    /// Lets one go of a line from a first one on, of the namespace at a place alone where there is
+    /// one.
+    fn evict(&self, first: usize, space: Option<u16>) -> bool {
         let mut all = self.lines.borrow_mut();
         let Lines { places, lines } = &mut *all;
-        let largest = lines.iter_mut().rev();
+        let largest = lines.iter_mut().skip(first).rev();
         let mut found = largest.filter_map(|line| Some((goer(places, *line, space)?, line)));
         let Some((index, line)) = found.next() else {
             return false;
@@ -263,8 +285,8 @@ impl Holdings {
             self.leaving.set(leaving.saturating_sub(before as usize));
             return;
         }
-        let is_tunnel = holder.is_tunnel;
-        let (from, to) = (line_of(before, is_tunnel), line_of(bytes, is_tunnel));
+        let kind = holder.kind;
+        let (from, to) = (line_of(before, kind), line_of(bytes, kind));
         if from == to {
             return;
         }
@@ -286,7 +308,7 @@ impl Holdings {
         if std::mem::replace(&mut holder.moved, now_ticks()) == now_ticks() || holder.is_evicted {
             return;
         }
-        let line = line_of(holder.bytes, holder.is_tunnel);
+        let line = line_of(holder.bytes, holder.kind);
         if let Some(line) = line.and_then(|line| lines.get_mut(line)) {
             places.unlink(line, index);
             places.push(line, index);
@@ -298,7 +320,8 @@ impl Holder {
     /// Whether it may go: a tunnel once it stands still.
     fn may_go(&self, space: Option<u16>) -> bool {
         let is_asked = space.is_none_or(|space| self.space == space);
-        is_asked && (!self.is_tunnel || now_ticks().saturating_sub(self.moved) >= TICKS_MIN)
+        let is_still = || now_ticks().saturating_sub(self.moved) >= TICKS_MIN;
+        is_asked && (self.kind != HolderKind::Tunnel || is_still())
     }
 }
 
@@ -312,15 +335,32 @@ impl Drop for Holdings {
 impl HeldBytes {
     /// It may have to go: then its deadline passes at once.
     pub fn watch(&mut self, deadline: &Deadline) {
-        self.stand(deadline, false);
+        self.stand(deadline, HolderKind::Connection);
     }
 
     /// The same for a tunnel, which goes only while it stands still.
     pub fn watch_tunnel(&mut self, deadline: &Deadline) {
-        self.stand(deadline, true);
+        self.stand(deadline, HolderKind::Tunnel);
     }
 
-    fn stand(&mut self, deadline: &Deadline, is_tunnel: bool) {
+    /// The same for a connection with half a head, which goes for the next one as well.
+    pub fn watch_head(&mut self, deadline: &Deadline) {
+        self.stand(deadline, HolderKind::Head);
+    }
+
+    /// It does not have to go any more.
+    pub fn unwatch(&mut self) {
+        let place = std::mem::replace(&mut self.place, NONE);
+        if place == NONE {
+            return;
+        }
+        // Who holds nothing is in no line.
+        self.holdings.note(place, 0);
+        let mut all = self.holdings.lines.borrow_mut();
+        all.places.give_back(place);
+    }
+
+    fn stand(&mut self, deadline: &Deadline, kind: HolderKind) {
         if self.place != NONE {
             return;
         }
@@ -329,7 +369,7 @@ impl HeldBytes {
             deadline: deadline.number(),
             moved: now_ticks(),
             space: self.space(),
-            is_tunnel,
+            kind,
             is_evicted: false,
         });
         self.holdings.note(self.place, self.bytes);
@@ -429,6 +469,12 @@ impl HeldBytes {
         self.holdings.admits(owner, self.bytes())
     }
 
+    /// Lets another go that holds half a head, so that there is room for this one; false where that
+    /// is the one which has to.
+    pub fn exchange(&self) -> bool {
+        self.holdings.evict(HEADS, None) && !self.is_evicted()
+    }
+
     /// Whether the connection has to go.
     pub fn is_evicted(&self) -> bool {
         let place = self.holdings.lines.borrow().places.get(self.place);
@@ -438,12 +484,8 @@ impl HeldBytes {
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
-        // Who holds nothing is in no line.
         self.set(0);
-        if self.place != NONE {
-            let mut all = self.holdings.lines.borrow_mut();
-            all.places.give_back(self.place);
-        }
+        self.unwatch();
     }
 }
 
@@ -458,16 +500,16 @@ fn goer(places: &FifoSlots<Holder>, line: Fifo, space: Option<u16>) -> Option<u3
     all.take(LOOK_MAX).find(may_go)
 }
 
-/// The line of connections or tunnels that hold so much; none of those that hold little.
-fn line_of(bytes: u32, is_tunnel: bool) -> Option<usize> {
-    let least = if is_tunnel {
-        TUNNEL_BYTES
-    } else {
-        LITTLE_BYTES
+/// The line of those of a kind that hold so much; none of those that hold little.
+fn line_of(bytes: u32, kind: HolderKind) -> Option<usize> {
+    let (first, least) = match kind {
+        HolderKind::Connection => (0, LITTLE_BYTES),
+        HolderKind::Tunnel => (0, TUNNEL_BYTES),
+        HolderKind::Head => (HEADS, TUNNEL_BYTES),
     };
     let bytes = bytes as usize;
     let power = (bytes / TUNNEL_BYTES).checked_ilog2()?;
-    (bytes >= least).then_some((power as usize).min(LINES - 1))
+    (bytes >= least).then_some(first + (power as usize).min(LINES - 1))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The room that a worker has for connections, and which of them make room for others.
 //!
 //! A connection is silent until a whole ClientHello, or a whole head, has arrived; only then it
-//! takes one of the places. Where there is none, the connection that has waited longest for its
-//! next request gives up its own. Who serves a request, a stream or a WebSocket keeps it.
+//! takes one of the places. Where there is none, a connection gives up its own that waits for its
+//! next request, or whose handshake is under way: of the client's source that has most of either,
+//! the one that has waited longest. Who serves a request, a stream or a WebSocket keeps it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,12 +14,18 @@ use tokio::sync::oneshot;
 
 use super::fifo::{Fifo, FifoSlots};
 use super::silent::Silent;
+use super::sources::SourceLines;
 use crate::limits::{Limits, Reached};
 use crate::net::deadline::{self, Deadline};
 use crate::telemetry::count::{Count, Counts};
 
-/// How many idle connections are looked at for one of the same domain.
+/// How many idle connections are looked at for one of the same domain, and how many handshakes for
+/// one for which something is held.
 const LOOKED_AT: usize = 8;
+
+/// So many handshakes of one source may be under way, as a browser begins them, without going for
+/// others that ask.
+const HANDSHAKES_FEW: usize = 8;
 
 /// The connections of one worker.
 pub struct ConnectionRoom {
@@ -32,16 +39,23 @@ pub struct ConnectionRoom {
     /// Whether nobody new could be heard when last somebody looked.
     is_full: Cell<bool>,
     silent: RefCell<Silent>,
-    idle: RefCell<Idle>,
+    seats: RefCell<Seats>,
     /// The connections that wait for a place, at most as many as may be silent.
-    asking: RefCell<VecDeque<oneshot::Sender<Seat>>>,
+    asking: RefCell<VecDeque<Asking>>,
 }
 
+/// A connection that waits for a place, and its source.
+type Asking = (u64, oneshot::Sender<Seat>);
+
 #[derive(Default)]
-struct Idle {
+struct Seats {
     places: FifoSlots<Rest>,
-    /// The one unused longest first.
+    /// The idle one unused longest first.
     line: Fifo,
+    /// The same by the sources of their clients. Those that are used are members, too.
+    idle: SourceLines,
+    /// The connections whose handshake is under way, by their sources.
+    shaking: SourceLines,
 }
 
 /// The state of a place.
@@ -51,8 +65,24 @@ struct Rest {
     deadline: u32,
     /// The bytes that are held for the connection.
     bytes: u32,
-    is_idle: bool,
+    /// Its place among those of its source.
+    member: u32,
+    /// The same while its handshake is under way.
+    handshake: u32,
+    seat_use: SeatUse,
     is_evicted: bool,
+}
+
+/// The use that a connection makes of its place.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum SeatUse {
+    /// It is served.
+    #[default]
+    Work,
+    /// It waits for its next request.
+    Idle,
+    /// Its handshake is under way.
+    Handshake,
 }
 
 /// A connection that has not said enough yet.
@@ -66,6 +96,8 @@ pub struct Hush {
 pub struct Seat {
     room: Rc<ConnectionRoom>,
     index: u32,
+    /// The source of its client.
+    source: u64,
 }
 
 impl ConnectionRoom {
@@ -80,7 +112,7 @@ impl ConnectionRoom {
             taken: Cell::new(0),
             is_full: Cell::new(false),
             silent: RefCell::default(),
-            idle: RefCell::default(),
+            seats: RefCell::default(),
             asking: RefCell::default(),
         }
     }
@@ -88,6 +120,12 @@ impl ConnectionRoom {
     /// The places taken.
     pub fn taken(&self) -> usize {
         self.taken.get()
+    }
+
+    /// The places taken but for those of connections whose handshake is under way.
+    pub fn served(&self) -> usize {
+        let shaking = self.seats.borrow().shaking.count();
+        self.taken().saturating_sub(shaking)
     }
 
     /// Whether nine tenths of the places are taken.
@@ -100,7 +138,7 @@ impl ConnectionRoom {
         let mut asking = self.asking.borrow_mut();
         let max = self.silent_limit().0;
         if asking.len() >= max {
-            asking.retain(|asking| !asking.is_closed());
+            asking.retain(|(_, asking)| !asking.is_closed());
         }
         let has_room = asking.len() < max;
         if !has_room && !self.is_full.replace(!has_room) {
@@ -135,31 +173,60 @@ impl ConnectionRoom {
         }
     }
 
-    /// A place, once there is one: an idle connection gives up its own.
-    pub async fn seat(self: &Rc<Self>) -> Seat {
-        if self.taken.get() < self.connections_max || self.evict_idle() {
-            return self.sit();
+    /// A place for a client of a source, once there is one: another connection gives up its own.
+    pub async fn seat(self: &Rc<Self>, source: u64) -> Seat {
+        if self.taken.get() < self.connections_max || self.evict_for_place() {
+            return self.sit(source);
         }
         let (sender, seat) = oneshot::channel();
-        self.asking.borrow_mut().push_back(sender);
+        self.asking.borrow_mut().push_back((source, sender));
         // The room lives for as long as anybody asks.
         match seat.await {
             Ok(seat) => seat,
-            Err(_) => self.sit(),
+            Err(_) => self.sit(source),
         }
     }
 
     /// Lets an idle connection of a domain go, where it is among those unused longest, so that
     /// another of the same domain may come.
     pub fn exchange(&self, domain: u64) -> bool {
-        let idle = self.idle.borrow();
-        let next = |index: &u32| idle.places.behind(*index);
-        let oldest = std::iter::successors(idle.line.first(), next).take(LOOKED_AT);
+        let found = self.idle_of(domain);
+        found.is_some_and(|index| self.evict(index, Count::EvictedIdle))
+    }
+
+    /// Whether a connection would go so.
+    pub fn may_exchange(&self, domain: u64) -> bool {
+        self.idle_of(domain).is_some()
+    }
+
+    fn idle_of(&self, domain: u64) -> Option<u32> {
+        let seats = self.seats.borrow();
+        let next = |index: &u32| seats.places.behind(*index);
+        let mut oldest = std::iter::successors(seats.line.first(), next).take(LOOKED_AT);
         let is_same =
-            |index: &u32| matches!(idle.places.get(*index), Some(rest) if rest.domain == domain);
-        let found = oldest.into_iter().find(is_same);
-        drop(idle);
-        found.is_some_and(|index| self.evict(index))
+            |index: &u32| matches!(seats.places.get(*index), Some(rest) if rest.domain == domain);
+        oldest.find(is_same)
+    }
+
+    /// Lets a connection go whose handshake is under way and for which something is held, so that
+    /// this may be so for another: of the source that has most of them the oldest, and those before
+    /// it.
+    pub fn exchange_handshake(self: &Rc<Self>) -> bool {
+        let mut is_exchanged = false;
+        for _ in 0..LOOKED_AT {
+            let seats = self.seats.borrow();
+            let Some(index) = seats.shaking.first() else {
+                break;
+            };
+            is_exchanged = seats.places.get(index).is_some_and(|rest| rest.bytes > 0);
+            drop(seats);
+            self.evict(index, Count::EvictedHandshake);
+            if is_exchanged {
+                break;
+            }
+        }
+        self.hand_out();
+        is_exchanged
     }
 
     /// Lets idle connections go until so many bytes less are held, those unused longest first. One
@@ -167,33 +234,34 @@ impl ConnectionRoom {
     pub fn relieve(self: &Rc<Self>, bytes: usize) {
         let mut missing = bytes;
         let mut leaving = Vec::new();
-        let idle = self.idle.borrow();
-        let next = |index: &u32| idle.places.behind(*index);
-        for index in std::iter::successors(idle.line.first(), next) {
+        let seats = self.seats.borrow();
+        let next = |index: &u32| seats.places.behind(*index);
+        for index in std::iter::successors(seats.line.first(), next) {
             if missing == 0 {
                 break;
             }
-            let held = idle.places.get(index).map_or(0, |rest| rest.bytes);
+            let held = seats.places.get(index).map_or(0, |rest| rest.bytes);
             if held > 0 {
                 missing = missing.saturating_sub(held as usize);
                 leaving.push(index);
             }
         }
-        drop(idle);
+        drop(seats);
         if leaving.is_empty() {
             return;
         }
         for index in leaving {
-            self.evict(index);
+            self.evict(index, Count::EvictedIdle);
         }
         self.hand_out();
     }
 
-    fn sit(self: &Rc<Self>) -> Seat {
+    fn sit(self: &Rc<Self>, source: u64) -> Seat {
         self.taken.set(self.taken.get() + 1);
         Seat {
-            index: self.idle.borrow_mut().places.take(Rest::default()),
+            index: self.seats.borrow_mut().take(source),
             room: self.clone(),
+            source,
         }
     }
 
@@ -206,25 +274,34 @@ impl ConnectionRoom {
         is_evicted
     }
 
-    fn evict_idle(&self) -> bool {
-        let first = self.idle.borrow().line.first();
-        let is_evicted = first.is_some_and(|index| self.evict(index));
+    /// Lets a connection go so that another has its place: an idle one, or one whose handshake is
+    /// under way where these have half of the places, or a source has more of them than any has
+    /// that are idle.
+    fn evict_for_place(&self) -> bool {
+        let seats = self.seats.borrow();
+        let (idle, shaking) = (&seats.idle, &seats.shaking);
+        let is_crowd = shaking.count() > self.connections_max / 2
+            || shaking.most() > idle.most().max(HANDSHAKES_FEW);
+        let (first, count) = match is_crowd {
+            true => (shaking.first(), Count::EvictedHandshake),
+            false => (idle.first(), Count::EvictedIdle),
+        };
+        drop(seats);
+        let is_evicted = first.is_some_and(|index| self.evict(index, count));
         if is_evicted {
             self.counts.add_reached(Reached::Connections);
         }
         is_evicted
     }
 
-    fn evict(&self, index: u32) -> bool {
-        let mut idle = self.idle.borrow_mut();
-        let Idle { places, line } = &mut *idle;
-        places.unlink(line, index);
-        if let Some(rest) = places.get_mut(index) {
-            rest.is_idle = false;
+    fn evict(&self, index: u32, count: Count) -> bool {
+        let mut seats = self.seats.borrow_mut();
+        seats.work(index);
+        if let Some(rest) = seats.places.get_mut(index) {
             rest.is_evicted = true;
             deadline::expire(rest.deadline);
         }
-        self.counts.add(Count::EvictedIdle);
+        self.counts.add(count);
         self.taken.set(self.taken.get() - 1);
         true
     }
@@ -232,17 +309,17 @@ impl ConnectionRoom {
     /// Gives free places to those that ask for one.
     fn hand_out(self: &Rc<Self>) {
         loop {
-            let Some(asking) = self.asking.borrow_mut().pop_front() else {
+            let Some((source, asking)) = self.asking.borrow_mut().pop_front() else {
                 return;
             };
             if asking.is_closed() {
                 continue;
             }
-            if self.taken.get() >= self.connections_max && !self.evict_idle() {
-                return self.asking.borrow_mut().push_front(asking);
+            if self.taken.get() >= self.connections_max && !self.evict_for_place() {
+                return self.asking.borrow_mut().push_front((source, asking));
             }
             // It waits still: nothing has run since it was seen to.
-            let _ = asking.send(self.sit());
+            let _ = asking.send(self.sit(source));
         }
     }
 }
@@ -286,10 +363,76 @@ impl Drop for Hush {
     }
 }
 
+impl Seats {
+    /// A place for a connection of a source, which is served.
+    fn take(&mut self, source: u64) -> u32 {
+        let index = self.places.take(Rest::default());
+        let member = self.idle.join(source, index);
+        if let Some(rest) = self.places.get_mut(index) {
+            rest.member = member;
+        }
+        index
+    }
+
+    /// Gives back a place.
+    fn give_back(&mut self, index: u32) {
+        self.work(index);
+        if let Some(rest) = self.places.get(index) {
+            self.idle.leave(rest.member);
+        }
+        self.places.give_back(index);
+    }
+
+    /// The connection of a place is served from now on.
+    fn work(&mut self, index: u32) {
+        let Some(rest) = self.places.get_mut(index) else {
+            return;
+        };
+        let before = std::mem::take(&mut rest.seat_use);
+        let (member, handshake) = (rest.member, rest.handshake);
+        match before {
+            SeatUse::Work => {}
+            SeatUse::Idle => {
+                self.places.unlink(&mut self.line, index);
+                self.idle.unlink(member);
+            }
+            SeatUse::Handshake => {
+                self.shaking.unlink(handshake);
+                self.shaking.leave(handshake);
+            }
+        }
+    }
+
+    /// The connection of a place waits for its next request from now on; false where it has to go
+    /// already.
+    fn rest(&mut self, index: u32) -> bool {
+        self.work(index);
+        let Some(rest) = self.places.get_mut(index).filter(|it| !it.is_evicted) else {
+            return false;
+        };
+        rest.seat_use = SeatUse::Idle;
+        let member = rest.member;
+        self.places.push(&mut self.line, index);
+        self.idle.push(member);
+        true
+    }
+
+    /// The handshake of the connection of a place is under way from now on.
+    fn shake(&mut self, index: u32, source: u64) {
+        self.work(index);
+        let Some(rest) = self.places.get_mut(index).filter(|it| !it.is_evicted) else {
+            return;
+        };
+        rest.seat_use = SeatUse::Handshake;
+        rest.handshake = self.shaking.join(source, index);
+        self.shaking.push(rest.handshake);
+    }
+}
+
 impl Seat {
     /// The deadline that passes at once where the connection has to go.
     pub fn watch(&self, deadline: &Deadline) {
-        if let Some(rest) = self.room.idle.borrow_mut().places.get_mut(self.index) {
+        if let Some(rest) = self.room.seats.borrow_mut().places.get_mut(self.index) {
             rest.deadline = deadline.number();
         }
     }
@@ -297,49 +440,44 @@ impl Seat {
     /// The connection waits for its next request, and may have to go. Where it does so already it
     /// counts as used again.
     pub fn rest(&self) {
-        let mut idle = self.room.idle.borrow_mut();
-        let Idle { places, line } = &mut *idle;
-        let Some(rest) = places.get_mut(self.index) else {
-            return;
-        };
-        if rest.is_evicted {
-            return;
+        let rests = self.room.seats.borrow_mut().rest(self.index);
+        if rests {
+            self.room.hand_out();
         }
-        if std::mem::replace(&mut rest.is_idle, true) {
-            places.unlink(line, self.index);
-        }
-        places.push(line, self.index);
-        drop(idle);
-        self.room.hand_out();
+    }
+
+    /// Its handshake is under way, and it may have to go.
+    pub fn shake(&self) {
+        self.room.seats.borrow_mut().shake(self.index, self.source);
     }
 
     /// So many bytes are held for the connection, which it gives back where it goes.
     pub fn keep(&self, bytes: usize) {
-        if let Some(rest) = self.room.idle.borrow_mut().places.get_mut(self.index) {
+        if let Some(rest) = self.room.seats.borrow_mut().places.get_mut(self.index) {
             rest.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
     }
 
-    /// The connection serves a request, and stays.
+    /// The connection serves a request, or its handshake is over, and it stays.
     pub fn work(&self) {
-        let mut idle = self.room.idle.borrow_mut();
-        let Idle { places, line } = &mut *idle;
-        if let Some(rest) = places.get_mut(self.index)
-            && std::mem::replace(&mut rest.is_idle, false)
-        {
-            places.unlink(line, self.index);
-        }
+        self.room.seats.borrow_mut().work(self.index);
+    }
+
+    /// Whether its handshake is under way.
+    pub fn is_shaking(&self) -> bool {
+        let rest = self.room.seats.borrow().places.get(self.index);
+        rest.is_some_and(|rest| rest.seat_use == SeatUse::Handshake)
     }
 
     /// Whether it has to make room.
     pub fn is_evicted(&self) -> bool {
-        let rest = self.room.idle.borrow().places.get(self.index);
+        let rest = self.room.seats.borrow().places.get(self.index);
         rest.is_some_and(|rest| rest.is_evicted)
     }
 
     /// The connection is one of a domain's.
     pub fn belong_to(&self, domain: u64) {
-        if let Some(rest) = self.room.idle.borrow_mut().places.get_mut(self.index) {
+        if let Some(rest) = self.room.seats.borrow_mut().places.get_mut(self.index) {
             rest.domain = domain;
         }
     }
@@ -347,9 +485,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.work();
         let is_evicted = self.is_evicted();
-        self.room.idle.borrow_mut().places.give_back(self.index);
+        self.room.seats.borrow_mut().give_back(self.index);
         if !is_evicted {
             self.room.taken.set(self.room.taken.get() - 1);
             self.room.hand_out();

@@ -9,7 +9,7 @@
 //! that is left for namespaces that have little, in which domains share again. Of the last tenth a
 //! namespace gets no more than it leaves, so that two of them never take all from a third.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,7 +17,9 @@ use myriad_model::{Host, Name, Origin};
 
 use super::answers::AnswerTurns;
 use super::holdings::Holdings;
+use super::planning::PlanTurns;
 use super::pressure::{Pressure, PressureStep};
+use super::resets::SourceResets;
 use super::spaces::{NOBODY, PLACES, Spots, spots};
 use super::waiting::{self, ClientWait, Standing};
 use crate::limits::{Limits, Reached};
@@ -102,12 +104,19 @@ pub struct Fairness {
     pub tunnels: Rc<Shares>,
     /// The turns of answers that are there at once.
     pub answers: Rc<AnswerTurns>,
+    /// The turns of requests that are there at once.
+    pub plans: PlanTurns,
+    /// The streams that clients have reset.
+    pub resets: SourceResets,
     /// The bytes that are held for clients.
     pub holdings: Rc<Holdings>,
     /// How little memory is left.
     pub pressure: Arc<Pressure>,
     /// Requests begun since somebody was asked how much memory there is.
     begun: Cell<u32>,
+    /// Flows of datagrams, from the first one on: most proxies have none.
+    flows: OnceCell<Rc<Shares>>,
+    flows_max: usize,
 }
 
 impl Fairness {
@@ -124,10 +133,20 @@ impl Fairness {
                 pressure.clone(),
             )),
             answers: Rc::default(),
+            plans: PlanTurns::default(),
+            resets: SourceResets::new(limits.resets_max),
             holdings: Rc::new(Holdings::new(limits, pressure)),
             pressure: pressure.clone(),
             begun: Cell::new(0),
+            flows: OnceCell::new(),
+            flows_max: limits.flows_max,
         }
+    }
+
+    /// Flows of datagrams.
+    pub fn flows(&self) -> &Rc<Shares> {
+        let new = || Rc::new(Shares::new(self.flows_max, self.pressure.clone()));
+        self.flows.get_or_init(new)
     }
 }
 
@@ -180,6 +199,13 @@ impl Fairness {
     pub fn take_connection(&self, owner: Owner, all: usize) -> Option<HeldShare> {
         let beside = all.saturating_sub(self.connections.held() + 1);
         self.connections.take(owner, beside)
+    }
+
+    /// Whether a domain would get one more of its connections so.
+    pub fn admits_connection(&self, owner: Owner, all: usize) -> bool {
+        let (namespace, domain) = (spots(owner.namespace), spots(owner.domain));
+        let all = all.saturating_sub(1).max(self.connections.held());
+        self.connections.admits(namespace, domain, all)
     }
 
     /// One request of a domain, where there is room for it, or another gives way to it: one that
@@ -240,6 +266,7 @@ impl Fairness {
             PressureStep::ShedAll => 4,
         };
         self.holdings.relieve();
+        self.holdings.relieve_of_heads();
         let space = self.holdings.heaviest().filter(|_| is_over);
         waiting::give_way_in_part(one_of, space, |waits| counts.add(evicted(waits)));
     }

@@ -19,6 +19,10 @@ pub(crate) type Spots = [u16; 2];
 /// The places of what is of no namespace.
 pub(crate) const NOBODY: Spots = [0, 0];
 
+/// The places of handshakes under way. Which namespace such a one is for is what its client claims,
+/// and none has less for that.
+pub(crate) const HANDSHAKES: Spots = [1, 1];
+
 /// The sums of all workers, as far as they have told them.
 pub struct AllSpaces {
     rows: [Box<[AtomicUsize]>; 2],

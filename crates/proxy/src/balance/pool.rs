@@ -1,20 +1,20 @@
 //! The endpoints of one upstream, ready to be chosen from.
 
+mod picking;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use myriad_model::{Balancer, LocalityShares, Outlier, UpstreamOptions, Warmup};
 
+use self::picking::Picking;
 use super::outlier::EndpointOutcome;
 use super::part::{self, Draw, Member, PoolPart};
 use super::row::{PartRow, WeightedPart};
-use super::tables::{BalanceTable, HashTables, TableKind};
-use super::{Endpoint, now_ms, warmup};
+use super::tables::{BalanceTable, HashTables, Making};
+use super::{Endpoint, now_ms};
 use crate::random::rng::Rng;
-
-/// How many times it is drawn anew before the next one in the row is taken.
-const DRAWS_MAX: usize = 4;
 
 /// How many percent of a priority's endpoints may be out before some of its requests go to the
 /// next: with 140 percent of what is needed, two of seven.
@@ -70,6 +70,17 @@ enum Spread {
     Hash(Arc<BalanceTable>),
 }
 
+/// Whose tables of hashes the levels of a pool have, and how they are made.
+#[derive(Clone, Copy)]
+struct TableTerms<'a> {
+    /// A number for the namespace.
+    owner: u64,
+    /// Whether they may be made beside.
+    may_wait: bool,
+    /// The pool before, whose tables are used until then.
+    before: Option<&'a Pool>,
+}
+
 /// The inputs of a choice.
 #[derive(Clone, Copy)]
 pub struct Choice<'a> {
@@ -94,12 +105,30 @@ impl Pool {
         Pool::owned(members, options, 0)
     }
 
-    /// A pool with options of a namespace, which is given by a number, as are its tables of hashes.
-    /// A weight of 0 is taken out.
+    /// A pool with options of a namespace, which is given by a number, as are its tables of hashes,
+    /// which are made at once. A weight of 0 is taken out.
     pub fn owned(
         members: impl Iterator<Item = Member>,
         options: &UpstreamOptions,
         owner: u64,
+    ) -> Self {
+        Pool::whole(members, options, TableTerms::at_once(owner))
+    }
+
+    /// The same in place of another one, for who must not wait for large tables of hashes.
+    pub fn after(
+        before: Option<&Pool>,
+        members: impl Iterator<Item = Member>,
+        options: &UpstreamOptions,
+        owner: u64,
+    ) -> Self {
+        Pool::whole(members, options, TableTerms::beside(owner, before))
+    }
+
+    fn whole(
+        members: impl Iterator<Item = Member>,
+        options: &UpstreamOptions,
+        terms: TableTerms<'_>,
     ) -> Self {
         let mut members: Vec<Member> = members.filter(|member| member.weight > 0).collect();
         members.sort_by_key(|member| member.priority);
@@ -110,7 +139,9 @@ impl Pool {
         let mut start = 0;
         let chunks = members.chunk_by(|left, right| left.priority == right.priority);
         for level in chunks.filter(|_| !is_only) {
-            levels.push(Level::of_members(start, level, &options.balancer, owner));
+            let making = terms.making(levels.len());
+            let whose = (terms.owner, making);
+            levels.push(Level::of_members(start, level, &options.balancer, whose));
             start += level.len();
         }
         Pool {
@@ -120,24 +151,26 @@ impl Pool {
         }
     }
 
-    /// A pool of parts, of which it takes what is ready to be drawn from, with options. Shares are
-    /// those of the groups of localities that the parts know their own of, and the owner is as with
-    /// [`Pool::owned`].
+    /// A pool of parts, of which it takes what is ready to be drawn from, with options and in place
+    /// of another one, as with [`Pool::after`]. Shares are those of the groups of localities that
+    /// the parts know their own of, and beside them is the owner.
     pub fn of_parts<'a>(
+        before: Option<&Pool>,
         parts: impl Iterator<Item = &'a Arc<PoolPart>> + Clone,
         options: &UpstreamOptions,
-        shares: Option<&LocalityShares>,
-        owner: u64,
+        (shares, owner): (Option<&LocalityShares>, u64),
     ) -> Self {
+        let terms = TableTerms::beside(owner, before);
         let parts = WeightedPart::all(parts, shares);
         let born = parts.iter().map(|it| it.part.born_ms());
         let levels = parts.chunk_by(|left, right| left.part.priority() == right.part.priority());
+        let level = |(at, parts): (usize, &[WeightedPart<'_>])| {
+            Level::of_parts(parts, &options.balancer, (owner, terms.making(at)))
+        };
         Pool {
             members: Box::default(),
             rules: Rules::of(born.max(), options),
-            levels: levels
-                .map(|parts| Level::of_parts(parts, &options.balancer, owner))
-                .collect(),
+            levels: levels.enumerate().map(level).collect(),
         }
     }
 
@@ -350,9 +383,44 @@ impl Rules {
     }
 }
 
+impl<'a> TableTerms<'a> {
+    fn at_once(owner: u64) -> Self {
+        TableTerms {
+            owner,
+            may_wait: false,
+            before: None,
+        }
+    }
+
+    fn beside(owner: u64, before: Option<&'a Pool>) -> Self {
+        TableTerms {
+            owner,
+            may_wait: true,
+            before,
+        }
+    }
+
+    /// How the table of the level at an index is made.
+    fn making(&self, level: usize) -> Making<'a> {
+        if !self.may_wait {
+            return Making::AtOnce;
+        }
+        let before = self.before.and_then(|before| before.levels.get(level));
+        Making::Beside(before.and_then(|before| match &before.spread {
+            Spread::Hash(table) => Some(table),
+            Spread::LeastRequest | Spread::Drawn => None,
+        }))
+    }
+}
+
 impl Level {
     /// Members of the pool, of which the first has an index.
-    fn of_members(start: usize, members: &[Member], balancer: &Balancer, owner: u64) -> Self {
+    fn of_members(
+        start: usize,
+        members: &[Member],
+        balancer: &Balancer,
+        whose: (u64, Making<'_>),
+    ) -> Self {
         let marked = || -> Box<[(u64, u32)]> {
             let members = members.iter();
             let marked = members.map(|member| (member.target.mark(), member.weight));
@@ -361,12 +429,12 @@ impl Level {
         Level {
             len: members.len(),
             source: Source::Own(start, Draw::new(members, balancer)),
-            spread: Spread::new(members.len(), balancer, owner, marked),
+            spread: Spread::new(members.len(), balancer, whose, marked),
             out: AtomicU32::new(0),
         }
     }
 
-    fn of_parts(parts: &[WeightedPart<'_>], balancer: &Balancer, owner: u64) -> Self {
+    fn of_parts(parts: &[WeightedPart<'_>], balancer: &Balancer, whose: (u64, Making<'_>)) -> Self {
         let row = PartRow::new(parts, balancer);
         let marked = || -> Box<[(u64, u32)]> {
             let marked = parts.iter().flat_map(|it| it.marked());
@@ -374,7 +442,7 @@ impl Level {
         };
         Level {
             len: row.count(),
-            spread: Spread::new(row.count(), balancer, owner, marked),
+            spread: Spread::new(row.count(), balancer, whose, marked),
             source: Source::Parts(Box::new(row)),
             out: AtomicU32::new(0),
         }
@@ -400,135 +468,16 @@ impl Spread {
     fn new(
         count: usize,
         balancer: &Balancer,
-        owner: u64,
+        (owner, making): (u64, Making<'_>),
         marked: impl FnOnce() -> Box<[(u64, u32)]>,
     ) -> Self {
         match balancer {
             Balancer::LeastRequest => Spread::LeastRequest,
             // Whatever the hash, one alone is the only one.
             Balancer::Hash(hash) if count > 1 => {
-                Spread::Hash(HashTables::of_process().get(owner, marked(), hash.table))
+                Spread::Hash(HashTables::of_process().get(owner, marked(), hash.table, making))
             }
             Balancer::Random | Balancer::RoundRobin | Balancer::Hash(_) => Spread::Drawn,
-        }
-    }
-}
-
-/// One choice among the endpoints of one priority.
-struct Picking<'p, 'c> {
-    level: &'p Level,
-    /// The members, where they are the pool's own.
-    members: &'p [Member],
-    choice: &'c Choice<'c>,
-    /// Set while somebody warms up.
-    warmup: Option<&'p Warmup>,
-    looks_for_out: bool,
-    now: u64,
-}
-
-impl<'p> Picking<'p, '_> {
-    fn pick(&self, tried: Option<u64>) -> Option<usize> {
-        match (&self.level.spread, self.choice.hash) {
-            (Spread::LeastRequest, _) => self.less_busy(tried),
-            (Spread::Hash(table), Some(hash)) => match &table.kind {
-                TableKind::Ring(ring) => {
-                    let mut walk = ring.walk(hash);
-                    walk.find(|index| self.may(*index, tried))
-                }
-                TableKind::Maglev(maglev) => {
-                    let found = maglev.walk(hash).find(|index| self.may(*index, tried));
-                    found.or_else(|| self.settle(tried))
-                }
-                TableKind::Remainder(count) => {
-                    let index = hash % (*count).max(1) as u64;
-                    self.next_from(index as usize, tried)
-                }
-            },
-            (Spread::Drawn | Spread::Hash(_), _) => self.settle(tried),
-        }
-    }
-
-    /// The index of an endpoint that is drawn by weight.
-    fn draw(&self) -> usize {
-        match &self.level.source {
-            Source::Own(_, draw) => draw.take(self.choice.dice),
-            Source::Parts(row) => row.take(self.choice.dice),
-        }
-    }
-
-    /// The endpoint of an index, and what its weight is multiplied by.
-    fn member(&self, index: usize) -> Option<(&'p Member, f32)> {
-        match &self.level.source {
-            Source::Own(..) => self.members.get(index).map(|member| (member, 1.0)),
-            Source::Parts(row) => row.member(index),
-        }
-    }
-
-    /// The one of two drawn endpoints with fewer requests for its weight.
-    fn less_busy(&self, tried: Option<u64>) -> Option<usize> {
-        let first = self.settle(tried)?;
-        let mut second = self.draw();
-        if second == first {
-            second = (second + 1) % self.level.len;
-        }
-        let second = self.next_from(second, tried)?;
-        let is_less = self.load(second) < self.load(first);
-        Some(if is_less { second } else { first })
-    }
-
-    /// The endpoint that is drawn, unless it may not be taken or is still cold; after a few, the
-    /// next in the row that may be taken.
-    fn settle(&self, tried: Option<u64>) -> Option<usize> {
-        let mut index = self.draw();
-        for _ in 0..DRAWS_MAX {
-            if self.may(index, tried) && self.is_warm_enough(index) {
-                return Some(index);
-            }
-            index = self.draw();
-        }
-        self.next_from(index, tried)
-    }
-
-    fn next_from(&self, index: usize, tried: Option<u64>) -> Option<usize> {
-        let count = self.level.len;
-        let mut row = (0..count).map(|step| (index + step) % count);
-        row.find(|index| self.may(*index, tried))
-    }
-
-    fn may(&self, index: usize, tried: Option<u64>) -> bool {
-        let Some((member, _)) = self.member(index) else {
-            return false;
-        };
-        let is_out = self.looks_for_out && member.target.record.is_out(self.now);
-        !is_out && Some(member.target.id) != tried
-    }
-
-    /// Whether a cold endpoint takes the request: by chance, in proportion to how warm it is.
-    fn is_warm_enough(&self, index: usize) -> bool {
-        let part = self.part(index);
-        part >= 1.0 || self.choice.dice.roll_below(1_000_000) < (part * 1e6) as u64
-    }
-
-    fn part(&self, index: usize) -> f32 {
-        match (self.warmup, self.member(index)) {
-            (Some(warmup), Some((member, _))) => {
-                let age = self.now.saturating_sub(member.target.born_ms);
-                warmup::part(warmup, Duration::from_millis(age))
-            }
-            _ => 1.0,
-        }
-    }
-
-    /// Requests in flight for each share, with the one that is about to come. A cold endpoint's
-    /// share is smaller, but an idle one is as good as any: else it would never be drawn.
-    fn load(&self, index: usize) -> f32 {
-        let Some((member, scale)) = self.member(index) else {
-            return f32::MAX;
-        };
-        let (active, weight) = (member.target.active() as f32, member.weight as f32 * scale);
-        match self.warmup {
-            Some(_) => active / (weight * self.part(index).max(1e-6)),
-            None => (active + 1.0) / weight,
         }
     }
 }

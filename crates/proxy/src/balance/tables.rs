@@ -1,14 +1,24 @@
 //! The tables that hashes lead to endpoints by: each is built once for all upstreams of a namespace
 //! that have the same endpoints and settings, within one budget of bytes for the process, of which
 //! a namespace has a share.
+//!
+//! Once a process serves, long work is not done by whoever follows the controller: a large table is
+//! built beside, and until it is there the one before leads to those endpoints that are still
+//! there.
+
+mod building;
+mod former;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use arc_swap::ArcSwapOption;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::HashTable;
 
+use self::building::Building;
+use self::former::FormerTable;
 use super::maglev::Maglev;
 use super::ring::Ring;
 use crate::limits::namespace_max;
@@ -29,11 +39,12 @@ const MEMBER_BYTES: u64 = size_of::<(u64, u32)>() as u64;
 /// The bytes of a place in a table of Maglev.
 const PLACE_BYTES: u64 = size_of::<u32>() as u64;
 
-/// A table by which hashes lead to members, and how many bytes it takes.
+/// A table by which hashes lead to members.
 pub struct BalanceTable {
-    /// How hashes lead to members.
-    pub kind: TableKind,
-    bytes: u64,
+    /// How hashes lead to members, once that is built.
+    kind: OnceLock<TableKind>,
+    /// The table before, until then.
+    former: ArcSwapOption<FormerTable>,
     parts: Arc<Parts>,
     tables: HashTables,
 }
@@ -47,6 +58,16 @@ pub enum TableKind {
     /// No table, where there is no memory for any: a hash leads to the member at its remainder.
     /// Equal hashes lead to equal members for as long as members stay the same.
     Remainder(usize),
+}
+
+/// How a table is made.
+#[derive(Clone, Copy)]
+pub enum Making<'a> {
+    /// At once.
+    AtOnce,
+    /// Beside, where that takes long and the process serves. Until then this one is used, where
+    /// there was any.
+    Beside(Option<&'a Arc<BalanceTable>>),
 }
 
 /// The parts by which tables are equal: whose they are, size, and the marks and weights of members
@@ -67,15 +88,23 @@ pub struct HashTables(Arc<Inner>);
 struct Inner {
     known: Mutex<Known>,
     bytes_max: AtomicU64,
+    building: Building,
     shown: Shown,
 }
 
 #[derive(Default)]
 struct Known {
-    tables: BTreeMap<Arc<Parts>, Weak<BalanceTable>>,
+    tables: BTreeMap<Arc<Parts>, KnownTable>,
     bytes: u64,
     /// The bytes of each namespace that has any.
     owners: HashMap<u64, u64>,
+}
+
+/// A table that somebody uses, and the bytes that are counted for it: until it is built, the most
+/// that it may take.
+struct KnownTable {
+    table: Weak<BalanceTable>,
+    bytes: u64,
 }
 
 #[derive(Default)]
@@ -83,6 +112,30 @@ struct Shown {
     count: Gauge<i64, AtomicI64>,
     bytes: Gauge<i64, AtomicI64>,
     reduced: Counter,
+}
+
+impl BalanceTable {
+    /// How hashes lead to members; `None` as long as it is yet to be built.
+    pub fn kind(&self) -> Option<&TableKind> {
+        self.kind.get()
+    }
+
+    /// The first member for a hash that may be taken, by the table before, as long as this one is
+    /// yet to be built. Whoever is there no more is passed over.
+    pub fn find_before(&self, hash: u64, may: impl Fn(usize) -> bool) -> Option<usize> {
+        let former = self.former.load();
+        former.as_deref()?.find(hash, may)
+    }
+
+    /// The table that serves now: itself once it is built, and else the one before.
+    fn serving(self: &Arc<Self>) -> Option<Arc<BalanceTable>> {
+        let before = || self.former.load().as_deref().map(FormerTable::table);
+        match self.kind.get() {
+            Some(_) => Some(self.clone()),
+            // It may have been built since.
+            None => before().or_else(|| self.kind.get().map(|_| self.clone())),
+        }
+    }
 }
 
 impl HashTables {
@@ -112,6 +165,30 @@ impl HashTables {
         metrics.register("hash_tables_reduced", help, shown.reduced.clone());
     }
 
+    /// From now on large tables are built beside, on a thread of their own. Nothing is served
+    /// before that, so that nobody waits for tables which are built at once.
+    pub fn build_beside(&self) {
+        if !self.0.building.begin() {
+            return;
+        }
+        let tables = self.clone();
+        let work = move || {
+            while let Some(table) = tables.0.building.wait() {
+                tables.build(&table);
+            }
+        };
+        let thread = std::thread::Builder::new().name("hash tables".to_owned());
+        if let Err(error) = thread.spawn(work) {
+            tracing::error!(%error, "there is no thread for hash tables: they are built at once");
+            self.0.building.end();
+        }
+    }
+
+    /// A commit begins, which may have some tables built at once.
+    pub fn renew(&self) {
+        self.0.building.renew();
+    }
+
     /// The table of these members, which are marks with weights: the one that somebody of the
     /// namespace has already, or a new one. Where there is no room for it, or the namespace has its
     /// share, a ring of few points, and where there is none for that either, no table. The owner is
@@ -121,9 +198,11 @@ impl HashTables {
         owner: u64,
         members: Box<[(u64, u32)]>,
         wanted: HashTable,
+        making: Making<'_>,
     ) -> Arc<BalanceTable> {
         let bytes_max = self.0.bytes_max.load(Relaxed);
-        let parts = match self.find_or_make(Parts::new(owner, members, wanted), bytes_max) {
+        let parts = Parts::new(owner, members, wanted);
+        let parts = match self.find_or_make(parts, bytes_max, making) {
             Ok(table) => return table,
             Err(parts) => parts,
         };
@@ -132,7 +211,7 @@ impl HashTables {
         let least = HashTable::Ring(count.saturating_mul(POINTS_LEAST).max(1));
         let parts = Parts::new(owner, parts.members, least);
         let bytes_max = bytes_max.saturating_add(bytes_max / REDUCED_PART);
-        match self.find_or_make(parts, bytes_max) {
+        match self.find_or_make(parts, bytes_max, making) {
             Ok(table) => table,
             Err(parts) => self.make_none(parts.members.len()),
         }
@@ -141,11 +220,16 @@ impl HashTables {
     /// The table that somebody has already, or a new one; the parts again where it would bring all
     /// together beyond a budget, or its namespace beyond its share. Its bytes are taken before it
     /// is built: many may want one at once.
-    fn find_or_make(&self, parts: Parts, bytes_max: u64) -> Result<Arc<BalanceTable>, Parts> {
+    fn find_or_make(
+        &self,
+        parts: Parts,
+        bytes_max: u64,
+        making: Making<'_>,
+    ) -> Result<Arc<BalanceTable>, Parts> {
         let reserved = parts.bytes();
         {
             let mut known = self.lock();
-            if let Some(table) = known.tables.get(&parts).and_then(Weak::upgrade) {
+            if let Some(table) = known.find(&parts) {
                 return Ok(table);
             }
             if !known.has_room(parts.owner, reserved, bytes_max) {
@@ -153,45 +237,74 @@ impl HashTables {
             }
             known.take(parts.owner, reserved);
         }
-        Ok(self.make(parts, reserved))
+        Ok(self.make(parts, reserved, making))
     }
 
     /// A stand-in for a table of so many members. Nobody shares it.
     fn make_none(&self, members: usize) -> Arc<BalanceTable> {
         Arc::new(BalanceTable {
-            kind: TableKind::Remainder(members),
-            bytes: 0,
+            kind: OnceLock::from(TableKind::Remainder(members)),
+            former: ArcSwapOption::empty(),
             parts: Arc::new(Parts::new(0, Box::default(), HashTable::Ring(0))),
             tables: self.clone(),
         })
     }
 
-    /// Builds a table outside of the lock, so that nobody waits for it who wants another.
-    fn make(&self, parts: Parts, reserved: u64) -> Arc<BalanceTable> {
+    /// Makes a table, and builds it outside of the lock, so that nobody waits for it who wants
+    /// another; or leaves that to the thread beside.
+    fn make(&self, parts: Parts, reserved: u64, making: Making<'_>) -> Arc<BalanceTable> {
         let parts = Arc::new(parts);
-        let kind = parts.build();
-        let bytes = kind.bytes() + parts.members_bytes();
+        let before = match making {
+            Making::Beside(before) if self.0.building.puts_off(parts.slots()) => Some(before),
+            Making::AtOnce | Making::Beside(_) => None,
+        };
+        let (kind, former, bytes) = match before {
+            None => {
+                let kind = parts.build();
+                let bytes = kind.bytes() + parts.members_bytes();
+                (OnceLock::from(kind), None, bytes)
+            }
+            Some(before) => {
+                let serving = before.and_then(BalanceTable::serving);
+                let former = serving.map(|table| FormerTable::new(table, &parts.members));
+                (OnceLock::new(), former.map(Arc::new), reserved)
+            }
+        };
         let table = Arc::new(BalanceTable {
             kind,
-            bytes,
+            former: ArcSwapOption::new(former),
             parts: parts.clone(),
             tables: self.clone(),
         });
         let mut known = self.lock();
         known.give_back(parts.owner, reserved);
         // Somebody may have been faster. Its own goes unseen: it is not counted yet.
-        if let Some(first) = known.tables.get(&parts).and_then(Weak::upgrade) {
+        if let Some(first) = known.find(&parts) {
             drop(known);
             return first;
         }
-        // One that is just being dropped is of the same size, and counted still.
         let owner = parts.owner;
-        if known.tables.insert(parts, Arc::downgrade(&table)).is_none() {
-            known.take(owner, bytes);
-        }
+        known.insert(parts, &table, bytes);
         self.show(&known);
         drop(known);
+        if before.is_some() {
+            self.0.building.push(owner, Arc::downgrade(&table));
+        }
         table
+    }
+
+    /// Builds a table that was put off.
+    fn build(&self, table: &Arc<BalanceTable>) {
+        let kind = table.parts.build();
+        let bytes = kind.bytes() + table.parts.members_bytes();
+        if table.kind.set(kind).is_err() {
+            return;
+        }
+        // It may be the last to hold the one before, which needs the lock to go.
+        table.former.store(None);
+        let mut known = self.lock();
+        known.resize(table, bytes);
+        self.show(&known);
     }
 
     fn show(&self, known: &Known) {
@@ -210,16 +323,52 @@ impl Drop for BalanceTable {
     fn drop(&mut self) {
         let mut known = self.tables.lock();
         // Another may have come in its place, or it never had one.
-        let own = known.tables.get(&self.parts).map(Weak::as_ptr);
-        if own == Some(std::ptr::from_ref(self)) {
-            known.tables.remove(&self.parts);
-            known.give_back(self.parts.owner, self.bytes);
+        if known.remove(self) {
             self.tables.show(&known);
         }
     }
 }
 
 impl Known {
+    /// The table of these parts that somebody uses.
+    fn find(&self, parts: &Parts) -> Option<Arc<BalanceTable>> {
+        self.tables.get(parts)?.table.upgrade()
+    }
+
+    /// Counts a table, in place of one that is just being dropped.
+    fn insert(&mut self, parts: Arc<Parts>, table: &Arc<BalanceTable>, bytes: u64) {
+        let owner = parts.owner;
+        let table = Arc::downgrade(table);
+        let former = self.tables.insert(parts, KnownTable { table, bytes });
+        if let Some(former) = former {
+            self.give_back(owner, former.bytes);
+        }
+        self.take(owner, bytes);
+    }
+
+    /// Counts a table with other bytes than before.
+    fn resize(&mut self, table: &Arc<BalanceTable>, bytes: u64) {
+        if self.is_counted(table) {
+            self.insert(table.parts.clone(), table, bytes);
+        }
+    }
+
+    /// Counts a table no more; whether it was.
+    fn remove(&mut self, table: &BalanceTable) -> bool {
+        if !self.is_counted(table) {
+            return false;
+        }
+        let former = self.tables.remove(&table.parts);
+        let bytes = former.map_or(0, |former| former.bytes);
+        self.give_back(table.parts.owner, bytes);
+        true
+    }
+
+    fn is_counted(&self, table: &BalanceTable) -> bool {
+        let known = self.tables.get(&table.parts);
+        known.is_some_and(|known| known.table.as_ptr() == std::ptr::from_ref(table))
+    }
+
     /// Whether so many bytes more of a namespace are within a budget, and within its share of it.
     fn has_room(&self, owner: u64, bytes: u64, bytes_max: u64) -> bool {
         let share = namespace_max(usize::try_from(bytes_max).unwrap_or(usize::MAX)) as u64;
@@ -272,6 +421,14 @@ impl Parts {
         self.members.len() as u64 * MEMBER_BYTES
     }
 
+    /// The slots that are filled to build the table.
+    fn slots(&self) -> u64 {
+        match self.is_maglev {
+            true => u64::from(self.size),
+            false => u64::from(self.points_max()),
+        }
+    }
+
     /// The most points of a ring: what is asked for, and one more for each member, since each has
     /// whole points.
     fn points_max(&self) -> u32 {
@@ -305,9 +462,15 @@ mod tests {
     use myriad_base::metrics::Metrics;
     use myriad_model::HashTable;
 
-    use super::{BalanceTable, HashTables, MEMBER_BYTES, POINTS_LEAST, REDUCED_PART, TableKind};
+    use super::building::AT_ONCE_SLOTS_MAX;
+    use super::{
+        BalanceTable, HashTables, MEMBER_BYTES, Making, POINTS_LEAST, REDUCED_PART, TableKind,
+    };
 
     const OWNER: u64 = 7;
+
+    /// Large enough that few are built at once.
+    const LARGE: HashTable = HashTable::Maglev(65_537);
 
     fn members(count: u64) -> Box<[(u64, u32)]> {
         (1..=count).map(|mark| (mark << 32, 1)).collect()
@@ -317,17 +480,36 @@ mod tests {
         tables.lock().bytes
     }
 
+    fn kind(table: &BalanceTable) -> &TableKind {
+        table.kind().expect("a table that is built")
+    }
+
+    /// Builds the next table that was put off; whether there was any.
+    fn build_next(tables: &HashTables) -> bool {
+        let next = tables.0.building.next();
+        next.inspect(|table| tables.build(table)).is_some()
+    }
+
+    /// Tables of a process that serves, which are built beside by whoever calls for it. No commit
+    /// has begun that may have any built at once.
+    fn serving() -> HashTables {
+        let tables = HashTables::new(u64::MAX);
+        assert!(tables.0.building.begin());
+        tables
+    }
+
     #[test]
     fn equal_endpoints_share_a_table_until_nobody_uses_it() {
         let tables = HashTables::new(u64::MAX);
         let subsets: Vec<_> = (0..100)
-            .map(|_| tables.get(OWNER, members(3), HashTable::Ring(1 << 20)))
+            .map(|_| tables.get(OWNER, members(3), HashTable::Ring(1 << 20), Making::AtOnce))
             .collect();
         assert!(subsets.iter().all(|it| Arc::ptr_eq(it, &subsets[0])));
-        assert_eq!(bytes(&tables), subsets[0].bytes);
-        let other = tables.get(OWNER, members(3), HashTable::Maglev(251));
+        let ring = bytes(&tables);
+        assert!(ring >= 12 << 20, "{ring}");
+        let other = tables.get(OWNER, members(3), HashTable::Maglev(251), Making::AtOnce);
         let maglev = 251 * 4 + 3 * MEMBER_BYTES;
-        assert_eq!(bytes(&tables), subsets[0].bytes + maglev);
+        assert_eq!(bytes(&tables), ring + maglev);
         drop(subsets);
         assert_eq!(bytes(&tables), maglev);
         drop(other);
@@ -342,7 +524,14 @@ mod tests {
         let metrics = Metrics::new();
         tables.begin(budget, &metrics);
         let rings: Vec<_> = (1..=100)
-            .map(|count| tables.get(OWNER, members(count), HashTable::Ring(1 << 20)))
+            .map(|count| {
+                tables.get(
+                    OWNER,
+                    members(count),
+                    HashTable::Ring(1 << 20),
+                    Making::AtOnce,
+                )
+            })
             .collect();
         let least = 100 * 101 / 2 * u64::from(POINTS_LEAST) * 12;
         assert!(bytes(&tables) <= budget / 4 + least, "{}", bytes(&tables));
@@ -354,7 +543,7 @@ mod tests {
         );
         assert!(text.contains("myriad_hash_tables 100\n"), "{text}");
         for (ring, count) in rings.iter().zip(1..) {
-            let TableKind::Ring(ring) = &ring.kind else {
+            let TableKind::Ring(ring) = kind(ring) else {
                 panic!("no ring")
             };
             let mut met: Vec<usize> = ring.walk(7).collect();
@@ -370,9 +559,9 @@ mod tests {
         let tables = HashTables::new(budget);
         let ring = |owner, set: u64| {
             let marks = [(set, 1), (set + 1, 1)];
-            tables.get(owner, marks.into(), HashTable::Ring(1_024))
+            tables.get(owner, marks.into(), HashTable::Ring(1_024), Making::AtOnce)
         };
-        let is_whole = |table: &BalanceTable| match &table.kind {
+        let is_whole = |table: &BalanceTable| match kind(table) {
             TableKind::Ring(ring) => ring.len() >= 1_024,
             TableKind::Maglev(_) | TableKind::Remainder(_) => false,
         };
@@ -396,13 +585,18 @@ mod tests {
         let all: Vec<_> = (0..64_u64)
             .map(|set| {
                 let marks = (0..437_u64).map(|member| (set * 1_000 + member + 1, 1));
-                tables.get(OWNER, marks.collect(), HashTable::Ring(65_537))
+                tables.get(
+                    OWNER,
+                    marks.collect(),
+                    HashTable::Ring(65_537),
+                    Making::AtOnce,
+                )
             })
             .collect();
         assert!(bytes(&tables) <= share + share / REDUCED_PART);
         let counts = all
             .iter()
-            .fold([0, 0, 0], |[large, small, none], table| match &table.kind {
+            .fold([0, 0, 0], |[large, small, none], table| match kind(table) {
                 TableKind::Ring(ring) if ring.len() >= 65_537 => [large + 1, small, none],
                 TableKind::Ring(_) => [large, small + 1, none],
                 TableKind::Remainder(437) => [large, small, none + 1],
@@ -414,7 +608,70 @@ mod tests {
         // What is free again goes to who asks next.
         drop(all);
         assert_eq!(bytes(&tables), 0);
-        let again = tables.get(OWNER, members(437), HashTable::Ring(65_537));
-        assert!(matches!(&again.kind, TableKind::Ring(_)));
+        let again = tables.get(OWNER, members(437), HashTable::Ring(65_537), Making::AtOnce);
+        assert!(matches!(kind(&again), TableKind::Ring(_)));
+    }
+
+    #[test]
+    fn a_commit_builds_a_few_tables_at_once_and_leaves_the_rest_to_turns_of_namespaces() {
+        let tables = serving();
+        tables.renew();
+        let made = |owner, count| tables.get(owner, members(count), LARGE, Making::Beside(None));
+        let evil: Vec<_> = (100..162).map(|count| made(OWNER, count)).collect();
+        let built = || evil.iter().filter(|it| it.kind().is_some()).count();
+        assert_eq!(built() as u64, AT_ONCE_SLOTS_MAX / 65_537);
+        // Another commit gains nothing while any of them waits.
+        tables.renew();
+        let good = made(OWNER + 1, 3);
+        assert!(good.kind().is_none());
+        // Equal ones are one, be they built or not.
+        assert!(Arc::ptr_eq(&made(OWNER, 161), &evil[61]));
+        let at_once = built();
+        assert!(build_next(&tables) && build_next(&tables));
+        assert_eq!((built(), good.kind().is_some()), (at_once + 1, true));
+        // Nobody builds what nobody wants any more.
+        let left = evil.last().cloned();
+        drop(evil);
+        assert!(build_next(&tables) && !build_next(&tables));
+        assert!(left.is_some_and(|it| it.kind().is_some()));
+        tables.renew();
+        assert!(made(OWNER, 7).kind().is_some());
+    }
+
+    #[test]
+    fn until_a_table_is_built_the_one_before_leads_to_those_that_are_still_there() {
+        let tables = serving();
+        let before = tables.get(OWNER, members(5), LARGE, Making::AtOnce);
+        let TableKind::Maglev(places) = kind(&before) else {
+            panic!("no Maglev table")
+        };
+        let owned: Vec<usize> = (0..500)
+            .filter_map(|hash| places.walk(hash).next())
+            .collect();
+        // Without the third, and in another order.
+        let mut rest = members(5).into_vec();
+        rest.remove(2);
+        rest.reverse();
+        let wanted = rest.clone().into();
+        let next = tables.get(OWNER, wanted, LARGE, Making::Beside(Some(&before)));
+        assert!(next.kind().is_none());
+        for (hash, owner) in owned.iter().enumerate() {
+            let found = next.find_before(hash as u64, |_| true).expect("a member");
+            let (mark, _) = rest[found];
+            assert!(*owner == 2 || mark == (*owner as u64 + 1) << 32, "{hash}");
+        }
+        // One after it, before it is built, is led by the same.
+        let other = Box::from(&rest[1..]);
+        let last = tables.get(OWNER, other, LARGE, Making::Beside(Some(&next)));
+        assert!(last.find_before(0, |_| true).is_some());
+        let held = bytes(&tables);
+        drop((before, next));
+        assert!(bytes(&tables) < held);
+        assert!(build_next(&tables) && last.kind().is_some());
+        assert_eq!(last.find_before(0, |_| true), None);
+        // The one before is gone, and what is counted is what is there.
+        assert_eq!(bytes(&tables), 65_537 * 4 + 3 * MEMBER_BYTES);
+        drop(last);
+        assert_eq!((bytes(&tables), tables.lock().owners.len()), (0, 0));
     }
 }

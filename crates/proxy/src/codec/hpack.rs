@@ -34,7 +34,7 @@ pub enum Unreadable {
 }
 
 /// The fields of a head, pseudo fields included, in their order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Section {
     bytes: Vec<u8>,
     fields: Vec<Span>,
@@ -78,6 +78,11 @@ impl Section {
     /// How many bytes it has, as RFC 7541 counts them.
     pub fn size(&self) -> usize {
         self.size
+    }
+
+    /// How many bytes of memory it takes.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.fields.capacity() * size_of::<Span>()
     }
 
     /// The names and values.

@@ -2,7 +2,7 @@
 
 use myriad_model::{AbortAnswer, Action};
 
-use super::page::{ErrorPage, Form};
+use super::page::{ErrorPage, Form, GRPC, grpc_status};
 use crate::admission::places::HeldPlace;
 use crate::failure::FailureKind;
 use crate::policy::check::{Answered, OwnedHeader, RefusalResponse, may_pass_on};
@@ -25,6 +25,8 @@ pub struct LocalReply {
     pub body: Option<Box<[u8]>>,
     /// The failure that it answers, if it is not the route's own answer.
     pub failure: Option<FailureKind>,
+    /// The status that a call of gRPC is told; empty for all other requests.
+    pub grpc_status: &'static str,
     /// The body in plain text, where no route has one.
     text: &'static str,
     /// The form of the body, where that is a page.
@@ -133,6 +135,9 @@ impl LocalReply {
     /// Text for workloads of a mesh, and such as others have for the same, is kept as it is:
     /// programs compare it.
     pub fn put_page(&mut self, form: Form, id: &str) {
+        if form == Form::Grpc {
+            return self.put_code();
+        }
         let Some(kind) = self
             .failure
             .filter(|_| self.body.is_none() && self.status >= 400)
@@ -152,6 +157,28 @@ impl LocalReply {
         };
         self.body = Some(page.write(form).into_bytes().into());
         self.page = Some(form);
+    }
+
+    /// Makes of an error what calls of gRPC read: nothing but a head, with a code and a message.
+    fn put_code(&mut self) {
+        if self.status < 400 {
+            return;
+        }
+        self.grpc_status = grpc_status(self.status);
+        let message = match self.text.trim_end() {
+            "" => reason(self.status),
+            text => text,
+        };
+        self.told.retain(|(name, _)| **name != *"content-type");
+        for (name, value) in [
+            ("content-type", GRPC),
+            ("grpc-status", self.grpc_status),
+            ("grpc-message", message),
+        ] {
+            self.additions.push((name, value.as_bytes().into()));
+        }
+        self.body = Some(Box::default());
+        self.status = 200;
     }
 
     /// How many bytes of memory it takes beside what every answer does, about. What a route has to

@@ -25,6 +25,7 @@ use crate::route::downstream_connection::DownstreamConnection;
 
 pub mod h1;
 pub mod h2;
+mod turn;
 
 /// The client's end of one request, as its version frames answers.
 pub trait Downstream: Peer {
@@ -240,6 +241,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
             return self.client.give_up(GiveUp::Absent(kind));
         }
         self.account.put_page(answer);
+        self.account.status = answer.status;
         self.client.hold(answer.memory(), 0);
         self.client.begin_answer(answer);
         let mut standing = Standing::of_answer(space);

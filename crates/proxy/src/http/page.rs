@@ -1,7 +1,7 @@
 //! The pages of failures: status, reason and id of the request, in the form that the client reads.
 
 use crate::codec::field::KnownField;
-use crate::codec::head::Head;
+use crate::codec::head::{Head, Version};
 
 /// The form of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,11 +13,16 @@ pub enum Form {
     Html,
     /// JSON, for programs.
     Json,
+    /// None: calls of gRPC are told by fields.
+    Grpc,
 }
 
 impl Form {
     /// The form that a client likes best (RFC 9110, section 12.5.1), the first of equals.
     pub fn of(head: &Head<'_>) -> Form {
+        if is_call(head) {
+            return Form::Grpc;
+        }
         let mut best = (0, Form::Text);
         let fields = head
             .fields
@@ -47,7 +52,36 @@ impl Form {
             Form::Text => "text/plain; charset=utf-8",
             Form::Html => "text/html; charset=utf-8",
             Form::Json => "application/json",
+            Form::Grpc => GRPC,
         }
+    }
+}
+
+/// The media type of gRPC, as it begins.
+pub const GRPC: &str = "application/grpc";
+
+/// Whether a request is a call of gRPC, which takes HTTP/2.
+fn is_call(head: &Head<'_>) -> bool {
+    let is_media_type = |value: &[u8]| {
+        let rest = value.strip_prefix(GRPC.as_bytes());
+        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+    };
+    head.version == Version::Http2
+        && head.method == "POST"
+        && head.fields.iter().any(|field| {
+            field.name.eq_ignore_ascii_case("content-type") && is_media_type(field.value)
+        })
+}
+
+/// The code of gRPC that a status of HTTP stands for, as gateways agree on.
+pub fn grpc_status(status: u16) -> &'static str {
+    match status {
+        400 => "13",
+        401 => "16",
+        403 => "7",
+        404 => "12",
+        429 | 502..=504 => "14",
+        _ => "2",
     }
 }
 
@@ -104,14 +138,15 @@ impl ErrorPage<'_> {
                 "{{\"status\":{status},\"reason\":\"{flag}\",\"message\":\"{text}\",\
                  \"request_id\":\"{id}\"}}\n"
             ),
+            Form::Grpc => String::new(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ErrorPage, Form};
-    use crate::codec::head;
+    use super::{ErrorPage, Form, grpc_status};
+    use crate::codec::head::{self, Version};
     use crate::limits::Limits;
 
     #[test]
@@ -137,6 +172,30 @@ mod tests {
         }
         let none = head::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::default());
         assert_eq!(Form::of(&none.unwrap()), Form::Text);
+    }
+
+    #[test]
+    fn calls_of_grpc_are_told_by_codes() {
+        for (version, method, media_type, is_call) in [
+            (Version::Http2, "POST", "application/grpc", true),
+            (Version::Http2, "POST", "application/grpc+proto", true),
+            (Version::Http2, "POST", "application/grpc; a=b", true),
+            (Version::Http2, "POST", "application/grpc-web", false),
+            (Version::Http2, "POST", "application/json", false),
+            (Version::Http2, "GET", "application/grpc", false),
+            (Version::Http11, "POST", "application/grpc", false),
+        ] {
+            let text = format!(
+                "{method} / HTTP/1.1\r\nHost: a\r\nAccept: text/html\r\n\
+                 Content-Type: {media_type}\r\n\r\n"
+            );
+            let mut head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+            head.version = version;
+            assert_eq!(Form::of(&head) == Form::Grpc, is_call, "{text}");
+        }
+        let codes = [400, 401, 403, 404, 413, 421, 429, 500, 502, 503, 504].map(grpc_status);
+        let expected = ["13", "16", "7", "12", "2", "2", "14", "2", "14", "14", "14"];
+        assert_eq!(codes, expected);
     }
 
     #[test]

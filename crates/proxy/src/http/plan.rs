@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use myriad_model::{Action, HeaderEdits, Origin, OriginKind, Policy, Retry, RouteView};
+use myriad_model::{
+    Action, HeaderEdits, Mirror, Origin, OriginKind, Policy, Retry, RouteView, ShareFilters,
+};
 
 use super::answer::{self, LocalReply};
 use super::peer::ResponseChanges;
@@ -113,7 +115,7 @@ pub struct Forward {
     pub reserved: Vec<Box<str>>,
     /// How many of them, from the first on, are for responses that succeed or lead elsewhere alone.
     pub told_on_success: usize,
-    /// Where copies of the request go, and by which mirror of the policy.
+    /// Where copies of the request go, and by which mirror; see [`Forward::mirror`].
     pub mirrors: Vec<(Arc<UpstreamEntry>, usize)>,
     /// The question for the page that takes the place of an error, but for its end.
     pub page_question: Option<Box<Buffer>>,
@@ -138,6 +140,20 @@ impl Forward {
     /// The policy of the route.
     pub fn policy(&self) -> Option<&Policy> {
         self.route.policy()
+    }
+
+    /// The rules of the upstream's share beside its edits.
+    fn filters(&self) -> Option<&ShareFilters> {
+        share_filters(self.route.route()?, self.share)
+    }
+
+    /// A mirror by its number: those of the policy come first, and then those of the share.
+    pub fn mirror(&self, number: usize) -> Option<&Mirror> {
+        let of_policy = self.policy().map_or(&[][..], |policy| &*policy.mirrors);
+        match number.checked_sub(of_policy.len()) {
+            None => of_policy.get(number),
+            Some(further) => self.filters()?.mirrors.get(further),
+        }
     }
 
     /// When the request is sent again; a copy is not.
@@ -243,6 +259,14 @@ pub fn changes_of<'a>(
         ),
         additions,
         told,
+    }
+}
+
+/// The rules of one of a route's upstreams beside its edits.
+pub fn share_filters(route: RouteView<'_>, share: usize) -> Option<&ShareFilters> {
+    match route.action {
+        Action::Forward(shares) => shares.get(share)?.filters.as_deref(),
+        Action::Redirect(_) | Action::Respond(_) => None,
     }
 }
 

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use myriad_model::{RouteView, SealedArc};
+use myriad_model::{Provider, RouteView, SealedArc};
 use smallvec::SmallVec;
 
 use super::account::RequestAccount;
@@ -20,6 +20,7 @@ use super::peer::Peer;
 use super::plan::{Forward, Plan};
 use super::trouble;
 use super::worker::Worker;
+use crate::admission::planning::COSTLY_STEPS;
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
 use crate::pattern::Budget;
@@ -32,6 +33,7 @@ use crate::route::entry::RouteEntry;
 use crate::route::tables::Tables;
 
 mod authorization;
+mod authorizer;
 mod body_limit;
 mod certificate;
 mod challenge;
@@ -56,9 +58,6 @@ mod tokens;
 use dry_run::StageVerdict;
 use external::Check;
 use inquiry::Granted;
-
-/// The steps of matching from which on a request is the turn of its connection: some 30 us.
-const COSTLY_STEPS: u32 = 4_096;
 
 /// One stage of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +92,8 @@ pub enum Stage {
     Passwords,
     /// Whether the service that the route has asked lets it pass: 401, 403, or a redirect.
     Inquiry,
+    /// The provider that the route has asked before the request goes on.
+    Authorizer,
     /// Trouble that is made on purpose.
     Fault,
     /// The processor that accompanies the request.
@@ -104,7 +105,7 @@ pub enum Stage {
 }
 
 /// All stages in order.
-pub const STAGES: [Stage; 19] = [
+pub const STAGES: [Stage; 20] = [
     Stage::Challenge,
     Stage::Misdirected,
     Stage::Tokens,
@@ -120,6 +121,7 @@ pub const STAGES: [Stage; 19] = [
     Stage::BodyLimit,
     Stage::Passwords,
     Stage::Inquiry,
+    Stage::Authorizer,
     Stage::Fault,
     Stage::Processors,
     Stage::Forward,
@@ -157,6 +159,7 @@ impl Stage {
             Stage::BodyLimit => body_limit::apply(request),
             Stage::Passwords => passwords::apply(request, scene),
             Stage::Inquiry => inquiry::apply(request, scene, serving),
+            Stage::Authorizer => authorizer::apply(request, scene),
             Stage::Fault => fault::apply(request, serving),
             // Their parts begin once the request is written, and once it is over.
             Stage::Processors | Stage::Record => Ok(Flow::Continue),
@@ -182,6 +185,7 @@ impl Stage {
             Stage::BodyLimit => body_limit::explain(request),
             Stage::Passwords => passwords::explain(request, scene),
             Stage::Inquiry => inquiry::explain(request, scene),
+            Stage::Authorizer => authorizer::explain(request, scene),
             Stage::Fault => fault::explain(request),
             Stage::Processors => processors::explain(request, scene),
             Stage::Forward => forward::explain(request, scene),
@@ -262,7 +266,25 @@ impl Hold {
 type Released = Pin<Box<dyn Future<Output = Result<Option<Box<Granted>>, Box<LocalReply>>>>>;
 
 /// Providers in the order of asking.
-type Providers = SmallVec<[SealedArc; 2]>;
+type Providers = SmallVec<[Authorizer; 2]>;
+
+/// A provider that is asked, by whom it is named.
+enum Authorizer {
+    /// Access policies.
+    Policy(SealedArc),
+    /// The route that the request takes.
+    OfRoute(RouteEntry),
+}
+
+impl Authorizer {
+    /// The provider; always there, since nothing else is asked.
+    fn provider(&self) -> Option<&Provider> {
+        match self {
+            Authorizer::Policy(sealed) => sealed.provider(),
+            Authorizer::OfRoute(entry) => entry.policy()?.authorizer.as_deref(),
+        }
+    }
+}
 
 /// A head as the stages that are through have left it.
 struct CurrentHead<'a, 'h> {

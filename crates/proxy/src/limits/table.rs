@@ -151,8 +151,8 @@ macro_rules! flood {
 pub static ROWS: &[Row] = &[
     row!("connections" connections_max Count 16..=4_194_304,
         LimitCounter::Own(Reached::Connections),
-        "Connections of a worker at a time; a silent one goes for the next, or an idle one for \
-         one that has asked; else the next waits",
+        "Connections of a worker at a time; a silent one goes for the next, or for one that has \
+         asked an idle one or a handshake under way; else the next waits",
         "fewer where memory is short: an idle TLS connection takes up to 24 KiB"),
     row!("silent" silent_max Count 16..=1_048_576, LimitCounter::Own(Reached::Silent),
         "Connections of a worker without a whole ClientHello or first head; the source that has \
@@ -279,8 +279,9 @@ pub static ROWS: &[Row] = &[
         LimitCounter::Own(Reached::AllHeldBytes),
         "What is held for all connections of all workers together, and at most half of the memory \
          budget; connections that hold much get no further streams, requests go that wait for \
-         their own clients, idle connections of HTTP/2 where most is theirs, and beyond a quarter \
-         more those that hold most; what finds no room is answered 503",
+         their own clients, half heads and idle connections of HTTP/2 where most is theirs, \
+         handshakes under way for the next, and beyond a quarter more those that hold most; what \
+         finds no room is answered 503",
         "more for very many requests at a time, on machines that have the memory"),
     row!("resets" resets_max Count 1..=65_536, LimitCounter::Own(Reached::Resets),
         "HTTP/2 streams of a connection that were reset, and not made up for by others; it ends",
@@ -331,6 +332,11 @@ pub static ROWS: &[Row] = &[
         "Listeners of all workers together, and a quarter of them of one namespace; others are \
          refused, by a finding, until there is a place",
         "more for gateways with very many ports"),
+    row!("flows" flows_max Count 16..=1_048_576, LimitCounter::Own(Reached::Flows),
+        "Flows of datagrams of a worker: what one client sends a listener from one port, by a \
+         socket of its own; the source with most of a listener's loses its oldest one, and a \
+         listener without any gets none",
+        "more for very many clients at a time, where `ip_local_port_range` has a port for each"),
     row!("parsed_keys" parsed_keys_max Count 16..=4_194_304,
         failure("certificate_keys_total{event=\"evicted\"}"),
         "Parsed keys of certificates that are kept; the one unused longest is parsed again",

@@ -5,6 +5,8 @@
 //! most two ticks late and never early.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -96,6 +98,20 @@ impl Deadline {
             }
             Poll::Pending
         })
+    }
+
+    /// The result of a wait; none where it passes before.
+    pub async fn unless_passed<T>(
+        &self,
+        mut waiting: impl Future<Output = T> + Unpin,
+    ) -> Option<T> {
+        poll_fn(|context| {
+            if let Poll::Ready(done) = Pin::new(&mut waiting).poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            self.poll_passed(context).map(|()| None)
+        })
+        .await
     }
 
     fn store(&self, due: u32) {

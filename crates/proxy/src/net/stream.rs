@@ -177,6 +177,12 @@ impl Stream {
         }
     }
 
+    /// Whether the connection has failed, though bytes that came before may still be there to be
+    /// read. It is told once, by the kernel.
+    pub fn has_failed(&self) -> bool {
+        !matches!(self.tcp().take_error(), Ok(None))
+    }
+
     /// Whether the peer has reset the connection. The end of what it says is none: it may still
     /// read. The kernel is asked where something may have arrived; nobody is woken once
     /// something is there to be read.

@@ -1,4 +1,6 @@
-//! Cookies that keep a client on its endpoint.
+//! Cookies and header fields that keep a client on its endpoint.
+
+use std::time::Duration;
 
 use myriad_model::{Affinity, SameSite};
 
@@ -6,14 +8,49 @@ use crate::balance::Endpoint;
 use crate::codec::head::Head;
 use crate::route::condition::cookie;
 
-/// The mark of the endpoint in the client's cookie; see [`Endpoint::mark`].
-pub fn mark(affinity: &Affinity, head: &Head<'_>) -> Option<u64> {
-    let value = cookie(head, &affinity.cookie)?;
-    // A sign is no digit, and would make two cookies of one mark.
-    if value.len() != 16 || !value.iter().all(u8::is_ascii_hexdigit) {
+/// The digits of a number in a token.
+const DIGITS: usize = 16;
+
+/// How far the clocks of replicas may differ.
+const SKEW: Duration = Duration::from_secs(60);
+
+/// The mark of the endpoint in what the client has been given; see [`Endpoint::mark`]. `now` is the
+/// time since the epoch: from a certain age on, there is none.
+pub fn mark(affinity: &Affinity, head: &Head<'_>, now: Duration) -> Option<u64> {
+    let token = match affinity.in_header {
+        true => {
+            let mut fields = head.fields.iter();
+            let field = fields.find(|it| it.name.eq_ignore_ascii_case(&affinity.cookie))?;
+            field.value
+        }
+        false => cookie(head, &affinity.cookie)?,
+    };
+    if affinity.absolute_timeout.is_zero() {
+        return number(token);
+    }
+    let (mark, given) = token.split_at_checked(DIGITS)?;
+    let given = Duration::from_secs(number(given.strip_prefix(b"-")?)?);
+    // Who says that it was given later than now would have it for longer.
+    let is_past = given <= now.saturating_add(SKEW);
+    let is_young = now < given.saturating_add(affinity.absolute_timeout);
+    number(mark).filter(|_| is_past && is_young)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    // A sign is no digit, and would make two tokens of one mark.
+    if digits.len() != DIGITS || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
-    u64::from_str_radix(std::str::from_utf8(value).ok()?, 16).ok()
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// The token that leads back to an endpoint, given now.
+pub fn token(affinity: &Affinity, target: &Endpoint, now: Duration) -> String {
+    let mark = target.mark();
+    match affinity.absolute_timeout.is_zero() {
+        true => format!("{mark:016x}"),
+        false => format!("{mark:016x}-{:016x}", now.as_secs()),
+    }
 }
 
 /// Whether the browser that sent a request takes `SameSite=None`, where the cookie depends on it.
@@ -58,11 +95,11 @@ fn version(text: &str) -> [u32; 3] {
     [(); 3].map(|()| parts.next().unwrap_or(0))
 }
 
-/// The `Set-Cookie` that leads back to an endpoint (RFC 6265, section 4.1). `takes_none` is what
-/// [`takes_none`] says of the client.
-pub fn set_cookie(affinity: &Affinity, target: &Endpoint, takes_none: bool) -> String {
+/// The `Set-Cookie` with a token (RFC 6265, section 4.1). `takes_none` is what [`takes_none`] says
+/// of the client.
+pub fn set_cookie(affinity: &Affinity, token: &str, takes_none: bool) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("{}={:016x}", affinity.cookie, target.mark());
+    let mut text = format!("{}={token}", affinity.cookie);
     // Writing into a String cannot fail.
     let _ = write!(text, "; Path={}", affinity.path);
     if !affinity.domain.is_empty() {
@@ -89,7 +126,9 @@ pub fn set_cookie(affinity: &Affinity, target: &Endpoint, takes_none: bool) -> S
 mod tests {
     use myriad_model::{Affinity, SameSite};
 
-    use super::{mark, set_cookie, takes_none};
+    use std::time::Duration;
+
+    use super::{SKEW, mark, set_cookie, takes_none, token};
     use crate::balance::{Endpoint, TransportSettings};
     use crate::codec::head;
     use crate::limits::Limits;
@@ -104,9 +143,11 @@ mod tests {
             domain: "a.example".into(),
             same_site: SameSite::Lax,
             stays_on_failure: false,
+            ..Affinity::default()
         };
         let target = Endpoint::new(([192, 0, 2, 1], 80).into(), TransportSettings::shared(None));
-        let cookie = set_cookie(&affinity, &target, true);
+        let now = Duration::from_secs(1_000_000);
+        let cookie = set_cookie(&affinity, &token(&affinity, &target, now), true);
         assert!(
             cookie.ends_with(
                 "; Path=/; Domain=a.example; Max-Age=60; Secure; HttpOnly; SameSite=Lax"
@@ -116,10 +157,56 @@ mod tests {
         let pair = cookie.split(';').next().unwrap();
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\nCookie: a=b; {pair}\r\n\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        assert_eq!(mark(&affinity, &head), Some(target.mark()));
+        assert_eq!(mark(&affinity, &head, now), Some(target.mark()));
         let text = text.replace(&pair["route=".len()..], "+123456789abcdef");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
-        assert_eq!(mark(&affinity, &head), None);
+        assert_eq!(mark(&affinity, &head, now), None);
+    }
+
+    #[test]
+    fn a_field_leads_back_to_its_endpoint_until_it_is_too_old() {
+        let affinity = Affinity {
+            cookie: "x-session".into(),
+            in_header: true,
+            absolute_timeout: Duration::from_secs(3_600),
+            ..Affinity::default()
+        };
+        let target = Endpoint::new(([192, 0, 2, 1], 80).into(), TransportSettings::shared(None));
+        let second = Duration::from_secs(1);
+        let given = Duration::from_secs(1_000_000);
+        let own = token(&affinity, &target, given);
+        let found = |value: &str, now| {
+            let text = format!("GET / HTTP/1.1\r\nHost: h\r\nX-Session: {value}\r\n\r\n");
+            let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+            mark(&affinity, &head, now)
+        };
+        let end = given + affinity.absolute_timeout;
+        for (now, is_found) in [
+            (given, true),
+            (end - second, true),
+            (end, false),
+            (given - SKEW, true),
+            (given - SKEW - second, false),
+            (Duration::ZERO, false),
+        ] {
+            assert_eq!(
+                found(&own, now),
+                is_found.then_some(target.mark()),
+                "{now:?}"
+            );
+        }
+        let (mark, time) = own.split_once('-').unwrap();
+        for forged in [
+            mark.to_owned(),
+            format!("{mark}-"),
+            format!("{mark}{time}"),
+            format!("{mark}-{}", "f".repeat(16)),
+            format!("{mark}-+{}", &time[1..]),
+            format!("{own}0"),
+            String::new(),
+        ] {
+            assert_eq!(found(&forged, given), None, "{forged:?}");
+        }
     }
 
     #[test]
@@ -129,6 +216,7 @@ mod tests {
             ..Affinity::default()
         };
         let target = Endpoint::new(([192, 0, 2, 1], 80).into(), TransportSettings::shared(None));
+        let now = Duration::from_secs(1_000_000);
         let kit = "AppleWebKit/605.1.15 (KHTML, like Gecko)";
         let chromium = |version: &str| {
             format!("Mozilla/5.0 (X11; Linux x86_64) {kit} Chrome/{version}.0.0.0 Safari/537.36")
@@ -166,7 +254,7 @@ mod tests {
             let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
             let taken = takes_none(&affinity, &head);
             assert_eq!(taken, takes, "{agent}");
-            let cookie = set_cookie(&affinity, &target, taken);
+            let cookie = set_cookie(&affinity, &token(&affinity, &target, now), taken);
             assert_eq!(cookie.ends_with("; SameSite=None"), takes, "{cookie}");
         }
     }

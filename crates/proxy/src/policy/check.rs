@@ -124,7 +124,8 @@ pub fn question(
         }
         // Nobody asks a processor whether a request may pass.
         CheckProtocol::Grpc | CheckProtocol::Process(_) => {
-            let message = Box::new(check_request(visit, (head, may_tell), &came_by));
+            let told = (head, may_tell, &*provider.told);
+            let message = Box::new(check_request(visit, told, &came_by));
             let passed = is_hop.then(|| hops::told(head).concat().into());
             Question::Grpc { message, passed }
         }
@@ -339,9 +340,10 @@ pub(super) fn told_fields<'a, 'h>(
 
 fn check_request(
     visit: &DownstreamConnection,
-    (head, may_tell): (&Head<'_>, bool),
+    (head, may_tell, told): (&Head<'_>, bool, &[NameMatch]),
     came_by: &str,
 ) -> envoy::CheckRequest {
+    let is_told = |name: &str| told.is_empty() || told.iter().any(|it| it.is_met(name));
     let path = match head.query {
         Some(query) => format!("{}?{query}", told_path(head)),
         None => told_path(head).to_owned(),
@@ -372,10 +374,16 @@ fn check_request(
         ("x-forwarded-for", came_by.to_owned()),
     ];
     let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value));
+    let pseudo = pseudo.into_iter();
+    let pseudo = pseudo.filter(|(name, _)| name.starts_with(':') || is_told(name));
     http.headers.extend(pseudo);
     for field in told_fields(head, may_tell, false) {
+        let name = field.name.to_ascii_lowercase();
+        if !is_told(&name) {
+            continue;
+        }
         let value = String::from_utf8_lossy(field.value);
-        let known = http.headers.entry(field.name.to_ascii_lowercase());
+        let known = http.headers.entry(name);
         let known = known.or_default();
         if !known.is_empty() {
             known.push(',');

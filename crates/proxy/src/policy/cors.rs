@@ -1,5 +1,6 @@
 //! Cross-origin resource sharing (the Fetch standard, section 3.2).
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use myriad_model::Cors;
@@ -31,17 +32,18 @@ pub fn additions(
     budget: &Budget,
 ) -> Additions {
     let mut fields = Additions::new();
-    let any = cors.origins.iter().any(|allowed| **allowed == *"*");
-    if !any {
+    let any = cors.origins.iter().any(|allowed| **allowed == *ANY);
+    if !any || cors.echoes_wildcards {
         // Caches must not give one origin's answer to another, allowed or not.
         fields.push(("vary", (*b"Origin").into()));
     }
     let Some(origin) = head.first(KnownField::Origin) else {
         return fields;
     };
-    let allowed = if any {
-        &b"*"[..]
-    } else if (cors.origins.iter()).any(|known| budget.take(1) && matches(known, origin))
+    let allowed = if any && !cors.echoes_wildcards {
+        ANY.as_bytes()
+    } else if any
+        || (cors.origins.iter()).any(|known| budget.take(1) && matches(known, origin))
         || patterns
             .iter()
             .any(|pattern| pattern.is_match(origin, budget))
@@ -55,18 +57,26 @@ pub fn additions(
         fields.push(("access-control-allow-credentials", (*b"true").into()));
     }
     if is_preflight {
-        push_text(&mut fields, "access-control-allow-methods", &cors.methods);
-        push_text(
-            &mut fields,
-            "access-control-allow-headers",
-            &cors.headers_allowed,
-        );
+        for (name, list, asked) in [
+            (METHODS, &cors.methods, "access-control-request-method"),
+            (
+                HEADERS,
+                &cors.headers_allowed,
+                "access-control-request-headers",
+            ),
+        ] {
+            match cors.echoes_wildcards && list.split(',').any(|word| word.trim() == ANY) {
+                true => push_asked(&mut fields, name, head, asked),
+                false => push_text(&mut fields, name, list),
+            }
+        }
         push_text(
             &mut fields,
             "access-control-max-age",
             &cors.age_max_s.to_string(),
         );
-    } else {
+    }
+    if !is_preflight || cors.exposes_in_preflights {
         push_text(
             &mut fields,
             "access-control-expose-headers",
@@ -82,36 +92,65 @@ pub fn is_leave(additions: &Additions) -> bool {
     names.any(|name| name == "access-control-allow-origin")
 }
 
+/// Whether what is put on a response says anything of origins.
+pub fn tells_of_origins(additions: &Additions) -> bool {
+    additions.iter().any(|(name, _)| is_told_by(name))
+}
+
+/// Whether a field is one by which responses speak of origins.
+pub fn is_told_by(name: &str) -> bool {
+    name == "vary" || name.starts_with("access-control-")
+}
+
+/// The word that stands for all origins, methods or headers.
+const ANY: &str = "*";
+
+const METHODS: &str = "access-control-allow-methods";
+
+const HEADERS: &str = "access-control-allow-headers";
+
+/// Puts what a request asks for by a field; nothing where it asks for nothing.
+fn push_asked(fields: &mut Additions, name: &'static str, head: &Head<'_>, asked: &str) {
+    let mut sent = head.fields.iter();
+    if let Some(field) = sent.find(|field| field.name.eq_ignore_ascii_case(asked)) {
+        fields.push((name, field.value.into()));
+    }
+}
+
 fn push_text(fields: &mut Additions, name: &'static str, text: &str) {
     if !text.is_empty() {
         fields.push((name, text.as_bytes().into()));
     }
 }
 
-/// Whether an origin is the one allowed, or below it where its host starts with `*.`.
+/// Whether an origin is the one allowed, or below it where its host starts with `*.`, or any of its
+/// scheme and port where that is `*`.
 fn matches(allowed: &str, origin: &[u8]) -> bool {
     let Ok(origin) = std::str::from_utf8(origin) else {
         return false;
     };
-    let Some((scheme, suffix)) = allowed.split_once("*.") else {
+    let Some((scheme, suffix)) = allowed.split_once("://*") else {
         return allowed.eq_ignore_ascii_case(origin);
     };
-    let Some((start, host)) = origin.split_at_checked(scheme.len()) else {
+    let Some((start, host)) = origin.split_once("://") else {
         return false;
     };
-    let Some(at) = host.len().checked_sub(suffix.len() + 1) else {
+    let Some(at) = host.len().checked_sub(suffix.len()) else {
         return false;
     };
     let Some((labels, end)) = host.split_at_checked(at) else {
         return false;
     };
     let is_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    start.eq_ignore_ascii_case(scheme)
+    // An address of IPv6 is a host as well, in its brackets.
+    let inner = labels.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let is_address = inner.is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
+    let is_whole = suffix.is_empty() || suffix.starts_with(['.', ':']);
+    is_whole
+        && start.eq_ignore_ascii_case(scheme)
         && !labels.is_empty()
-        && labels.bytes().all(is_label)
-        && end
-            .strip_prefix('.')
-            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+        && (labels.bytes().all(is_label) || is_address)
+        && end.eq_ignore_ascii_case(suffix)
 }
 
 #[cfg(test)]
@@ -134,6 +173,8 @@ mod tests {
             age_max_s: 60,
             origin_patterns: Box::default(),
             forwards_unmatched: false,
+            echoes_wildcards: false,
+            exposes_in_preflights: false,
         };
         let text = format!("GET / HTTP/1.1\r\nHost: h\r\nOrigin: {origin}\r\n\r\n");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
@@ -182,6 +223,107 @@ mod tests {
         ] {
             let found = allowed_origin(&[], &patterns, origin);
             assert_eq!(found.as_deref(), allowed.then_some(origin), "{origin}");
+        }
+    }
+
+    /// The fields that a request of an origin gets, as text.
+    fn told(cors: &Cors, fields: &str, is_preflight: bool) -> Vec<String> {
+        let text = format!("OPTIONS / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let fields = additions(cors, &[], &head, is_preflight, &Budget::default());
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        let fields = fields.iter();
+        fields
+            .map(|(name, value)| format!("{name}: {}", text(value)))
+            .collect()
+    }
+
+    #[test]
+    fn wildcards_are_answered_by_what_the_request_names() {
+        let cors = |credentials| Cors {
+            origins: ["*".into()].into(),
+            methods: "*".into(),
+            headers_allowed: "*".into(),
+            headers_exposed: "x-c".into(),
+            credentials,
+            age_max_s: 5,
+            origin_patterns: Box::default(),
+            forwards_unmatched: false,
+            echoes_wildcards: true,
+            exposes_in_preflights: true,
+        };
+        let origin = "Origin: https://a.example:8443\r\n";
+        let asked = "Access-Control-Request-Method: PUT\r\n\
+                     Access-Control-Request-Headers: x-a, X-B\r\n";
+        let mut expected = vec![
+            "vary: Origin",
+            "access-control-allow-origin: https://a.example:8443",
+            "access-control-allow-credentials: true",
+            "access-control-allow-methods: PUT",
+            "access-control-allow-headers: x-a, X-B",
+            "access-control-max-age: 5",
+            "access-control-expose-headers: x-c",
+        ];
+        let both = format!("{origin}{asked}");
+        assert_eq!(told(&cors(true), &both, true), expected);
+        expected.remove(2);
+        assert_eq!(told(&cors(false), &both, true), expected);
+        // Who asks for nothing is told nothing: never a word that would stand for all.
+        expected
+            .retain(|field| !field.contains("-allow-methods") && !field.contains("-headers: x-a"));
+        assert_eq!(told(&cors(false), origin, true), expected);
+        assert_eq!(told(&cors(true), asked, true), ["vary: Origin"]);
+    }
+
+    #[test]
+    fn a_list_with_a_wildcard_is_one_and_a_list_without_is_told_as_it_is() {
+        let cors = |methods: &str, echoes_wildcards| Cors {
+            origins: ["https://a.example".into()].into(),
+            methods: methods.into(),
+            headers_allowed: "x-a".into(),
+            headers_exposed: "".into(),
+            credentials: false,
+            age_max_s: 5,
+            origin_patterns: Box::default(),
+            forwards_unmatched: false,
+            echoes_wildcards,
+            exposes_in_preflights: false,
+        };
+        let asked = "Origin: https://a.example\r\nAccess-Control-Request-Method: PATCH\r\n\
+                     Access-Control-Request-Headers: x-b\r\n";
+        for (methods, echoes, told_methods) in [
+            ("GET, *", true, "PATCH"),
+            ("GET, PUT", true, "GET, PUT"),
+            ("*", false, "*"),
+        ] {
+            let fields = told(&cors(methods, echoes), asked, true);
+            let of = |name: &str| {
+                let mut fields = fields.iter();
+                fields.find_map(|field| field.strip_prefix(name))
+            };
+            assert_eq!(of("access-control-allow-methods: "), Some(told_methods));
+            assert_eq!(of("access-control-allow-headers: "), Some("x-a"));
+        }
+    }
+
+    #[test]
+    fn a_wildcard_of_a_scheme_is_every_host_at_its_port() {
+        for (allowed, origin, is_allowed) in [
+            ("https://*", "https://a.example", true),
+            ("https://*", "https://[2001:db8::1]", true),
+            ("https://*", "https://[evil/]", false),
+            ("https://*", "http://a.example", false),
+            ("https://*", "https://a.example:8443", false),
+            ("https://*", "https://", false),
+            ("https://*", "null", false),
+            ("https://*:8443", "https://a.b.example:8443", true),
+            ("https://*:8443", "https://a.example:443", false),
+            ("https://*a.example", "https://evila.example", false),
+            ("http*://a.example", "https://a.example", false),
+            ("https://*.a.example", "https://b.a.example.evil", false),
+        ] {
+            let found = matches(allowed, origin.as_bytes());
+            assert_eq!(found, is_allowed, "{origin} by {allowed}");
         }
     }
 

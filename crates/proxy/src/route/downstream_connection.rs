@@ -194,9 +194,7 @@ impl DownstreamConnection {
     /// connections goes for it that waits for a request; false where none does.
     pub fn belong_to(&self, owner: Owner, local: &Local) -> bool {
         let fairness = &local.fairness;
-        // Without a place it is one that is about to take it.
-        let all = local.room.taken() + usize::from(self.seat.is_none());
-        let held = fairness.take_connection(owner, all);
+        let held = fairness.take_connection(owner, self.all(local));
         let held = held.or_else(|| {
             let is_exchanged = !fairness.sheds() && local.room.exchange(owner.domain);
             is_exchanged.then(|| fairness.connections.exchange(owner))
@@ -210,10 +208,32 @@ impl DownstreamConnection {
         self.held.set(held).is_ok()
     }
 
+    /// Whether it could be counted so now.
+    pub fn may_belong_to(&self, owner: Owner, local: &Local) -> bool {
+        let fairness = &local.fairness;
+        fairness.admits_connection(owner, self.all(local))
+            || (!fairness.sheds() && local.room.may_exchange(owner.domain))
+    }
+
+    /// The connections of the worker with this one, but for those whose handshake is under way.
+    fn all(&self, local: &Local) -> usize {
+        let is_served = self.seat.as_ref().is_some_and(|seat| !seat.is_shaking());
+        // Without a place it is one that is about to take it.
+        local.room.served() + usize::from(!is_served)
+    }
+
     /// The deadline that passes at once where the connection has to go for another.
     pub fn watch(&self, deadline: &Deadline) {
         if let Some(seat) = &self.seat {
             seat.watch(deadline);
+        }
+    }
+
+    /// Its handshake is under way from now on, and it may have to go for another.
+    pub fn shake(&self, deadline: &Deadline) {
+        self.watch(deadline);
+        if let Some(seat) = &self.seat {
+            seat.shake();
         }
     }
 
@@ -231,7 +251,7 @@ impl DownstreamConnection {
         }
     }
 
-    /// The connection has a request to serve.
+    /// The connection has a request to serve, or its handshake is over.
     pub fn work(&self) {
         if let Some(seat) = &self.seat {
             seat.work();

@@ -131,6 +131,12 @@ impl<'a> Edit<'a> {
     }
 
     fn change_domain(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {
+        let is_of_section = |sealed: Option<&SealedArc>| {
+            let domain = sealed.and_then(|sealed| sealed.domain());
+            domain.is_some_and(|domain| domain.section.is_some())
+        };
+        self.tables.sections += usize::from(is_of_section(new));
+        self.tables.sections -= usize::from(is_of_section(old)).min(self.tables.sections);
         let old_host = old.and_then(|sealed| sealed.domain()).map(|old| &old.host);
         let new_host = new.and_then(|sealed| sealed.domain()).map(|new| &new.host);
         if let (Some(host), Some(old)) = (old_host, old)

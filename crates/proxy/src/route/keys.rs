@@ -13,8 +13,19 @@ use serde_json::Value;
 
 use crate::pattern::Budget;
 
-/// The steps of a request's budget for trying a signature with one key: some 60 us.
+/// The fewest steps of a request's budget for trying a signature with one key: some 60 us.
 pub const SIGNATURE_STEPS: usize = 8_192;
+
+/// The steps for a curve of 384 bits, and one of 521.
+const P384_STEPS: usize = 3 * SIGNATURE_STEPS;
+const P521_STEPS: usize = 5 * SIGNATURE_STEPS;
+
+/// The bytes of a modulus, 4,096 bits, up to which it takes the fewest steps. Beyond they grow by
+/// the square of its length.
+const RSA_BYTES: usize = 512;
+
+/// The bytes of the longest modulus that anything is verified by.
+const RSA_BYTES_MAX: usize = 1_024;
 
 /// The most keys that are taken of one set.
 const KEYS_MAX: usize = 64;
@@ -123,8 +134,8 @@ impl KeySet {
         ids.any(|known| known == id)
     }
 
-    /// Whether any key, or the one of an id, made a signature. Every key that is tried takes its
-    /// steps; none is tried once they are spent.
+    /// Whether any key, or the one of an id, made a signature. Every key that is tried takes steps,
+    /// by its algorithm and its length; none is tried once they are spent.
     pub fn verifies(
         &self,
         (algorithm, id): (Algorithm, Option<&str>),
@@ -139,7 +150,7 @@ impl KeySet {
         };
         let meant = self.keys.iter().filter(is_meant);
         let mut tried = meant.filter(|key| key.is_for(algorithm));
-        tried.any(|key| budget.take(SIGNATURE_STEPS) && key.verifies(algorithm, message, signature))
+        tried.any(|key| budget.take(key.steps()) && key.verifies(algorithm, message, signature))
     }
 }
 
@@ -150,6 +161,19 @@ impl Key {
             Material::Point(only, _) => *only == algorithm,
         };
         is_material_for && self.algorithm.is_none_or(|only| only == algorithm)
+    }
+
+    /// The steps of trying a signature.
+    fn steps(&self) -> usize {
+        match &self.material {
+            Material::Rsa { modulus, .. } => {
+                let bytes = modulus.len().clamp(RSA_BYTES, RSA_BYTES_MAX);
+                SIGNATURE_STEPS * bytes * bytes / (RSA_BYTES * RSA_BYTES)
+            }
+            Material::Point(Algorithm::Es384, _) => P384_STEPS,
+            Material::Point(Algorithm::Es512, _) => P521_STEPS,
+            Material::Point(..) => SIGNATURE_STEPS,
+        }
     }
 
     fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {

@@ -259,8 +259,11 @@ pub fn listener_hash(listener: &Name) -> u64 {
     hash(CLASS, listener)
 }
 
+/// The length of what a pattern names, and whether it covers one name, or names of one length.
+pub type Specificity = (usize, bool);
+
 /// How specific a pattern is, among those that cover one name.
-pub fn specificity(pattern: Pattern<'_>) -> (usize, bool) {
+pub fn specificity(pattern: Pattern<'_>) -> Specificity {
     match pattern {
         Pattern::Exact(_) => (usize::MAX, true),
         Pattern::OneLabel(suffix) => (suffix.len(), true),

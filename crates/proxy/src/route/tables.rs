@@ -28,9 +28,11 @@ use super::stream_route::{
 };
 use super::telemetry::Telemetries;
 use super::trust::{self, TrustEntry};
+use crate::balance::draw_share;
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
 use crate::pattern::Budget;
+use crate::random::rng::Rng;
 use crate::telemetry::recording::Recording;
 use crate::upstream::entry::{self, UpstreamEntry};
 
@@ -44,6 +46,8 @@ pub struct Tables {
     pub(super) providers: Arc<[SealedArc]>,
     pub(super) telemetries: Telemetries,
     pub(super) domains: HostTable<DomainEntry>,
+    /// How many domains are of a section of their listeners.
+    pub(super) sections: usize,
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) stream_routes: HostTable<HostStreamRoutes>,
     pub(super) listener_stream_routes: Tree<Leaf<ListenerStreamRoutes>>,
@@ -156,22 +160,31 @@ impl Tables {
 
     /// The domain that covers a lower-case name on a listener.
     pub fn domain(&self, listener: &Name, name: &str) -> Option<&Domain> {
-        self.sealed_domain(listener, name)?.domain()
+        self.domain_resource(listener, name)?.domain()
     }
 
-    fn sealed_domain(&self, listener: &Name, name: &str) -> Option<&SealedArc> {
-        self.domains.most_specific(name, |entry| {
-            entry.domains.iter().find(|sealed| {
-                let domain = sealed.domain();
-                domain.is_some_and(|domain| has_listener(&domain.listeners, listener))
+    /// The resource behind [`Tables::domain`]. Of several of one pattern that of no section: what a
+    /// listener has of its own goes before sections that are no more specific.
+    pub fn domain_resource(&self, listener: &Name, name: &str) -> Option<&SealedArc> {
+        let is_on = |sealed: &SealedArc, of_section: bool| {
+            let domain = sealed.domain();
+            domain.is_some_and(|domain| {
+                domain.section.is_some() == of_section && has_listener(&domain.listeners, listener)
             })
+        };
+        self.domains.most_specific(name, |entry| {
+            let find = |of_section| {
+                let mut domains = entry.domains.iter();
+                domains.find(|sealed| is_on(sealed, of_section))
+            };
+            find(false).or_else(|| find(true))
         })
     }
 
-    /// The entry that answers for a name on a listener. A domain without a usable certificate has
-    /// nobody: an alert is better than another's certificate.
+    /// The entry that answers for a name on a listener; without a name, for every host. A domain
+    /// without a usable certificate has nobody: an alert is better than another's certificate.
     pub fn answerer(&self, listener: &Name, name: Option<&str>) -> Answerer<'_> {
-        let sealed = name.and_then(|name| self.sealed_domain(listener, name));
+        let sealed = self.domain_resource(listener, name.unwrap_or_default());
         let domain = sealed.and_then(|sealed| sealed.domain());
         let origin = sealed.and_then(|sealed| sealed.resource());
         let (Some(domain), Some(resource)) = (domain, origin) else {
@@ -211,10 +224,7 @@ impl Tables {
         if domain.is_some_and(|domain| domain.mesh || domain.certificate.is_some()) {
             return false;
         }
-        let is_served = || {
-            let accept = |entry: &Arc<HostEntry>| entry.is_on(listener).then_some(());
-            self.hosts.most_specific(name, accept).is_some()
-        };
+        let is_served = || self.served(listener, name).is_some();
         is_demandable(name) && self.on_demand(name).is_none() && (is_streamed || is_served())
     }
 
@@ -251,14 +261,14 @@ impl Tables {
         token: Option<VerifiedClaims<'_>>,
         budget: &Budget,
     ) -> Result<&RouteEntry, NotFound> {
-        let host = self.host(listener, head);
-        let host = host.ok_or(NotFound(FailureKind::NoHost))?;
+        let served = self.served(listener, &head.host);
+        let (listener, host) = served.ok_or(NotFound(FailureKind::NoHost))?;
         host.find(listener, head, token, budget).map_err(NotFound)
     }
 
     /// The routes beside the one that was found whose restrictions hold too, since the endpoint
     /// may read the path so that the request is theirs.
-    pub fn routes_otherwise<'t, 'a>(
+    pub fn routes_otherwise<'t: 'a, 'a>(
         &'t self,
         listener: &'a Name,
         found: &'a RouteEntry,
@@ -266,18 +276,12 @@ impl Tables {
         token: Option<VerifiedClaims<'a>>,
         budget: &'a Budget,
     ) -> impl Iterator<Item = &'t RouteEntry> {
-        let host = head.readings.is_some().then(|| self.host(listener, head));
-        let others = host.flatten().into_iter();
-        let others =
-            others.flat_map(move |host| host.find_otherwise(listener, head, token, budget));
+        let readings = head.readings.as_ref();
+        let served = readings.and_then(|_| self.served(listener, &head.host));
+        let others = served
+            .into_iter()
+            .flat_map(move |(listener, host)| host.find_otherwise(listener, head, token, budget));
         others.filter(move |other| !other.is_same(found))
-    }
-
-    fn host(&self, listener: &Name, head: &Head<'_>) -> Option<&HostEntry> {
-        let host = self
-            .hosts
-            .most_specific(&head.host, |entry| entry.is_on(listener).then_some(entry))?;
-        Some(host)
     }
 
     /// Whether there is any stream route.
@@ -296,14 +300,9 @@ impl Tables {
         if !self.has_stream_routes() {
             return None;
         }
-        let domain = name.and_then(|name| self.domain(arrival.listener, name));
+        let domain = self.domain(arrival.listener, name.unwrap_or_default());
         let bound = domain.map(|domain| specificity(domain.host.pattern()));
-        let found = self
-            .stream_routes
-            .most_specific(name.unwrap_or(""), |entry| {
-                let found = entry.find(arrival)?;
-                Some((specificity(entry.host().pattern()), found))
-            });
+        let found = self.named_stream_route(arrival, name.unwrap_or_default());
         if let Some((own, entry)) = found {
             let named = (Some(own) >= bound).then_some(entry)?;
             let addressed = match named.behind() {
@@ -326,6 +325,18 @@ impl Tables {
             .listener_stream_routes
             .get(listener_hash(listener), is_it)?;
         Some(&leaf.0)
+    }
+
+    /// One of the upstreams of a stream route, by weight; none where that is not there.
+    pub fn draw_upstream(
+        &self,
+        entry: &StreamRouteEntry,
+        dice: &Rng,
+    ) -> Option<&Arc<UpstreamEntry>> {
+        let upstreams = &entry.stream_route()?.upstreams;
+        let index = draw_share(upstreams.iter().map(|share| share.weight), dice)?;
+        let share = upstreams.get(index)?;
+        self.upstream(*entry.upstream_hashes().get(index)?, &share.upstream)
     }
 
     /// Whether an address is itself a host of routes on a listener.

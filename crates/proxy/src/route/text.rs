@@ -6,8 +6,9 @@
 //! known there.
 
 use myriad_model::{
-    Action, Balancer, CheckProtocol, HashSource, Policy, Provider, Redirect, RedirectPath,
-    RedirectTarget, TraceProtocol, Tracing, UpstreamOptions, Value,
+    Action, Balancer, CheckProtocol, Cors, HashSource, Mirror, Policy, Provider, Redirect,
+    RedirectPath, RedirectTarget, ShareAnswer, ShareFilters, TraceProtocol, Tracing,
+    UpstreamOptions, Value,
 };
 
 /// A text that could end its field.
@@ -22,17 +23,11 @@ pub struct Splitting(pub &'static str);
 pub fn check(value: &Value) -> Result<(), Splitting> {
     match value {
         Value::Route(route) => {
-            if let Action::Redirect(redirect) = &route.action {
-                check_redirect(redirect)?;
-            }
+            check_action(&route.action)?;
             check_policy(&route.policy)
         }
         Value::Routes(block) => {
-            for action in block.actions() {
-                if let Action::Redirect(redirect) = action {
-                    check_redirect(redirect)?;
-                }
-            }
+            block.actions().iter().try_for_each(check_action)?;
             let mut policies = block.policies().iter();
             policies.try_for_each(|policy| check_policy(policy))
         }
@@ -49,6 +44,38 @@ pub fn check(value: &Value) -> Result<(), Splitting> {
         // Its text is no longer than a line, by its wire form.
         | Value::ChallengeAnswer(_) => Ok(()),
     }
+}
+
+fn check_action(action: &Action) -> Result<(), Splitting> {
+    match action {
+        Action::Redirect(redirect) => check_redirect(redirect),
+        Action::Forward(shares) => {
+            let mut filters = shares.iter().filter_map(|share| share.filters.as_deref());
+            filters.try_for_each(check_filters)
+        }
+        Action::Respond(_) => Ok(()),
+    }
+}
+
+fn check_filters(filters: &ShareFilters) -> Result<(), Splitting> {
+    if let Some(ShareAnswer::Redirect(redirect)) = &filters.answer {
+        check_redirect(redirect)?;
+    }
+    if let Some(cors) = &filters.cors {
+        check_cors(cors)?;
+    }
+    check_mirrors(&filters.mirrors)
+}
+
+fn check_cors(cors: &Cors) -> Result<(), Splitting> {
+    whole(&cors.methods, "CORS methods")?;
+    whole(&cors.headers_allowed, "CORS headers")?;
+    whole(&cors.headers_exposed, "CORS headers")
+}
+
+fn check_mirrors(mirrors: &[Mirror]) -> Result<(), Splitting> {
+    let mut authorities = mirrors.iter().map(|mirror| &*mirror.authority);
+    authorities.try_for_each(|authority| whole(authority, "authority of copies"))
 }
 
 fn check_redirect(redirect: &Redirect) -> Result<(), Splitting> {
@@ -69,12 +96,11 @@ fn check_redirect(redirect: &Redirect) -> Result<(), Splitting> {
 
 fn check_policy(policy: &Policy) -> Result<(), Splitting> {
     if let Some(cors) = &policy.cors {
-        whole(&cors.methods, "CORS methods")?;
-        whole(&cors.headers_allowed, "CORS headers")?;
-        whole(&cors.headers_exposed, "CORS headers")?;
+        check_cors(cors)?;
     }
-    for mirror in &policy.mirrors {
-        whole(&mirror.authority, "authority of copies")?;
+    check_mirrors(&policy.mirrors)?;
+    if let Some(provider) = &policy.authorizer {
+        check_provider(provider)?;
     }
     if let Some(pages) = &policy.error_pages {
         check_headers(&pages.fields)?;
@@ -149,9 +175,10 @@ mod tests {
     use std::time::Duration;
 
     use myriad_model::{
-        Action, Affinity, Balancer, Cors, HashBalancer, HashCookie, HashSource, HashTable, Host,
-        PathMatch, Policy, Protocol, Redirect, RedirectParts, RedirectPath, RedirectTarget, Route,
-        Upstream, UpstreamOptions, Value,
+        Action, Affinity, Balancer, CheckProtocol, Cors, HashBalancer, HashCookie, HashSource,
+        HashTable, Host, Mirror, PathMatch, Policy, Protocol, Provider, Redirect, RedirectParts,
+        RedirectPath, RedirectTarget, Route, Share, ShareAnswer, ShareFilters, Upstream,
+        UpstreamOptions, Value, WeightedUpstream,
     };
 
     use super::{Splitting, check};
@@ -218,6 +245,8 @@ mod tests {
                 age_max_s: 0,
                 origin_patterns: Box::default(),
                 forwards_unmatched: false,
+                echoes_wildcards: false,
+                exposes_in_preflights: false,
             };
             let affinity = Affinity {
                 cookie: cookie.into(),
@@ -237,6 +266,74 @@ mod tests {
         assert_eq!(with("GET\r\n", "", "c"), Err(Splitting("CORS methods")));
         assert_eq!(with("GET", "x\n", "c"), Err(Splitting("CORS headers")));
         assert_eq!(with("GET", "", "c\0"), Err(Splitting("cookie name")));
+    }
+
+    #[test]
+    fn what_a_share_says_is_looked_at_as_what_its_route_says() {
+        let with = |filters: ShareFilters| {
+            let share = WeightedUpstream {
+                upstream: "u".into(),
+                weight: 1,
+                headers: None,
+                filters: Some(Box::new(filters)),
+            };
+            check(&route(Action::Forward([share].into()), Policy::default()))
+        };
+        let redirect = |url: &str| ShareFilters {
+            answer: Some(ShareAnswer::Redirect(Arc::new(Redirect {
+                status: 302,
+                target: RedirectTarget::Url(url.into()),
+            }))),
+            ..ShareFilters::default()
+        };
+        let mirror = |authority: &str| ShareFilters {
+            mirrors: [Mirror {
+                upstream: "u".into(),
+                share: Share::ALL,
+                authority: authority.into(),
+                omits_body: false,
+                keeps_authority: false,
+            }]
+            .into(),
+            ..ShareFilters::default()
+        };
+        let cors = |methods: &str| ShareFilters {
+            cors: Some(Box::new(Cors {
+                methods: methods.into(),
+                ..Cors::default()
+            })),
+            ..ShareFilters::default()
+        };
+        for fine in [redirect("/x"), mirror("a.example"), cors("GET")] {
+            assert_eq!(with(fine), Ok(()));
+        }
+        assert_eq!(with(redirect("/x\r\n")), Err(Splitting("location")));
+        assert_eq!(with(mirror("a\n")), Err(Splitting("authority of copies")));
+        assert_eq!(with(cors("GET\r")), Err(Splitting("CORS methods")));
+    }
+
+    #[test]
+    fn what_the_provider_of_a_route_is_asked_by_is_looked_at() {
+        let with = |authority: &str| {
+            let provider = Provider {
+                upstream: "u".into(),
+                protocol: CheckProtocol::Grpc,
+                timeout: Duration::from_secs(1),
+                fail_open: false,
+                error_status: 403,
+                reroutes: false,
+                body: None,
+                authority: authority.into(),
+                told: Box::default(),
+            };
+            let policy = Policy {
+                authorizer: Some(Box::new(provider)),
+                ..Policy::default()
+            };
+            check(&route(Action::Forward(Arc::default()), policy))
+        };
+        assert_eq!(with("check.ns"), Ok(()));
+        assert!(with("check\r\nx: y").is_err());
     }
 
     #[test]

@@ -57,10 +57,11 @@ pub(super) struct Acceptor {
 
 /// Counts as a connection for as long as it is held. It is taken before the connection's task
 /// runs, so that a drain cannot overlook one that was just accepted.
-struct Connected(Rc<Worker>);
+pub(super) struct Connected(Rc<Worker>);
 
 impl Connected {
-    fn new(worker: Rc<Worker>) -> Self {
+    /// One connection more.
+    pub(super) fn new(worker: Rc<Worker>) -> Self {
         worker.connections.set(worker.connections.get() + 1);
         Connected(worker)
     }
@@ -162,7 +163,11 @@ impl Acceptor {
         let tables = self.worker.tables.load();
         match &self.door {
             Door::Listener(name) => {
-                let kind = Kind::of(tables.listener(name)?);
+                let listener = tables.listener(name)?;
+                if listener.protocol == ListenerProtocol::Udp {
+                    return None;
+                }
+                let kind = Kind::of(listener);
                 let mut visit = DownstreamConnection::new(name.clone(), client, port);
                 visit.is_closing = self.is_closing.clone();
                 visit.address = tcp.local_addr().ok().map(|address| address.ip());
@@ -202,7 +207,7 @@ fn greet(
             None => Some(Start::default()),
         };
         let seat = match &start {
-            Some(_) => seat(worker).await,
+            Some(_) => seat(worker, source_of(visit.client.ip())).await,
             None => None,
         };
         let (Some(start), Some(seat)) = (start, seat) else {
@@ -215,10 +220,10 @@ fn greet(
     }
 }
 
-/// A place among the connections that are served, as soon as there is one.
-async fn seat(worker: &Worker) -> Option<Seat> {
+/// A place among the connections that are served, for one of a source, as soon as there is one.
+async fn seat(worker: &Worker, source: u64) -> Option<Seat> {
     let timeout = worker.local.limits.turn_timeout;
-    let seat = tokio::time::timeout(timeout, worker.local.room.seat()).await;
+    let seat = tokio::time::timeout(timeout, worker.local.room.seat(source)).await;
     if seat.is_err() {
         worker.local.counts.add_reached(Reached::TurnTimeout);
         worker.local.counts.add(Count::Shed);
@@ -226,47 +231,51 @@ async fn seat(worker: &Worker) -> Option<Seat> {
     seat.ok()
 }
 
-async fn serve(
+fn serve(
     connected: Connected,
     handshaking: Rc<Handshaking>,
     mut visit: DownstreamConnection,
     kind: Kind,
-    (tcp, start): (TcpStream, Start),
-) {
-    let worker = &connected.0;
-    // What lives on in a box does so for this task's sake: it has room for the largest of its
-    // waits, and most connections speak HTTP/1.
-    let opened = match visit.is_captured {
-        true => Box::pin(open_captured(worker, &handshaking, &mut visit, tcp, kind)).await,
-        false if kind.is_tls => {
-            let received = (tcp, start.said.unwrap_or(Buffer::none()));
-            secure(worker, &handshaking, &mut visit, received, kind).await
+    heard: (TcpStream, Start),
+) -> impl Future<Output = ()> {
+    // What a block takes from around it is there once, the arguments of a function twice.
+    let (tcp, start) = heard;
+    async move {
+        let worker = &connected.0;
+        // What lives on in a box does so for this task's sake: it has room for the largest of its
+        // waits, and most connections speak HTTP/1.
+        let opened = match visit.is_captured {
+            true => Box::pin(open_captured(worker, &handshaking, &mut visit, tcp, kind)).await,
+            false if kind.is_tls => {
+                let received = (tcp, start.said.unwrap_or(Buffer::none()));
+                secure(worker, &handshaking, &mut visit, received, kind).await
+            }
+            false if kind.protocol == ListenerProtocol::Tcp => Some(open(worker, &visit, tcp)),
+            false => Some(OpenedConnection::Http1(Stream::Plain(tcp), start)),
+        };
+        match opened {
+            Some(OpenedConnection::Taken(taken)) if has_share(worker, &visit, &taken.entry) => {
+                let room = StreamContext {
+                    local: &worker.local,
+                    h1_pool: &worker.h1_pool,
+                    tables: &worker.tables,
+                };
+                Box::pin(tcp::serve::serve(room, &visit, *taken)).await;
+            }
+            // Its owner has its share of connections already.
+            Some(OpenedConnection::Taken(_)) => {}
+            // Streams that no stream route takes lead nowhere.
+            Some(OpenedConnection::Lost) => worker.local.counts.add(Count::StreamFailed),
+            Some(OpenedConnection::Http2(stream)) => {
+                Box::pin(h2::serve(worker.clone(), visit, stream, None)).await;
+            }
+            Some(OpenedConnection::Http1(stream, start)) => {
+                h1::serve(worker.clone(), visit, stream, start).await;
+            }
+            None => {}
         }
-        false if kind.protocol == ListenerProtocol::Tcp => Some(open(worker, &visit, tcp)),
-        false => Some(OpenedConnection::Http1(Stream::Plain(tcp), start)),
-    };
-    match opened {
-        Some(OpenedConnection::Taken(taken)) if has_share(worker, &visit, &taken.entry) => {
-            let room = StreamContext {
-                local: &worker.local,
-                h1_pool: &worker.h1_pool,
-                tables: &worker.tables,
-            };
-            Box::pin(tcp::serve::serve(room, &visit, *taken)).await;
-        }
-        // Its owner has its share of connections already.
-        Some(OpenedConnection::Taken(_)) => {}
-        // Streams that no stream route takes lead nowhere.
-        Some(OpenedConnection::Lost) => worker.local.counts.add(Count::StreamFailed),
-        Some(OpenedConnection::Http2(stream)) => {
-            Box::pin(h2::serve(worker.clone(), visit, stream, None)).await;
-        }
-        Some(OpenedConnection::Http1(stream, start)) => {
-            h1::serve(worker.clone(), visit, stream, start).await;
-        }
-        None => {}
+        worker.local.counts.add(Count::Closed);
     }
-    worker.local.counts.add(Count::Closed);
 }
 
 #[cfg(test)]
@@ -274,18 +283,22 @@ mod tests {
     use super::{greet, serve};
     use crate::net::record::Tls;
 
-    const fn bytes_of<A, B, C, D, E, F>(_: fn(A, B, C, D, E) -> F) -> usize {
+    fn bytes_of<A, B, C, D, E, F>(_: fn(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }
 
-    // What each connection takes beside what rustls allocates, whether or not it does anything:
-    // room for the largest of its waits. A wait that is rare and large goes into a box.
-    const _: () = assert!(bytes_of(serve) <= 3_136, "a connection takes little");
-    // A silent connection has this, its place in the table and what the run-time keeps of a task
-    // and a socket; docs/tuning.md states the sum as it was measured.
-    const _: () = assert!(
-        bytes_of(greet) <= 680,
-        "and less as long as it says nothing"
-    );
-    const _: () = assert!(size_of::<Tls>() <= 1_280, "and TLS too");
+    /// A connection takes this beside what rustls allocates, whether or not it does anything: room
+    /// for the largest of its waits. A wait that is rare and large goes into a box. A silent one
+    /// has less, its place in the table and what the run-time keeps of a task and a socket;
+    /// docs/tuning.md states the sum as it was measured.
+    #[test]
+    fn a_connection_takes_little_and_a_silent_one_less() {
+        let sizes = [bytes_of(serve), bytes_of(greet), size_of::<Tls>()];
+        let bounds = [3_136, 680, 1_280];
+        let is_within = |(size, bound): (&usize, &usize)| size <= bound;
+        assert!(
+            sizes.iter().zip(&bounds).all(is_within),
+            "{sizes:?} of {bounds:?}"
+        );
+    }
 }

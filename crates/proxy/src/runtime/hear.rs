@@ -16,7 +16,6 @@ use crate::codec::head;
 use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
 use crate::limits::{Limits, Reached};
-use crate::net::deadline::Deadline;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::count::Count;
 use crate::tls::hello;
@@ -54,7 +53,7 @@ pub(super) async fn hear(
         && introductions.are_asked_at(visit.port)
     {
         let introduced = Box::pin(introduce(introductions, local, visit, tcp));
-        if !unless_passed(hush.deadline(), introduced).await? {
+        if !hush.deadline().unless_passed(introduced).await? {
             return None;
         }
         hush.come_from(source_of(visit.client.ip()));
@@ -81,20 +80,6 @@ pub(super) async fn hear(
         is_last_call: false,
     };
     poll_fn(|context| hearing.poll(context)).await
-}
-
-/// The result of a wait, where the deadline does not pass before.
-async fn unless_passed<T>(
-    deadline: &Deadline,
-    mut waiting: impl Future<Output = T> + Unpin,
-) -> Option<T> {
-    poll_fn(|context| {
-        if let Poll::Ready(done) = std::pin::Pin::new(&mut waiting).poll(context) {
-            return Poll::Ready(Some(done));
-        }
-        deadline.poll_passed(context).map(|()| None)
-    })
-    .await
 }
 
 impl Hearing<'_> {

@@ -3,14 +3,16 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use myriad_model::{CaptureDirection, Change, Name};
 use tokio::sync::mpsc;
 
 use super::listener_quota::ListenerQuota;
-use super::sockets::{Inherited, Role, Sockets};
+use super::listener_sockets::ListenerSockets;
+use super::sockets::{Inherited, Role, Sockets, address_of};
 use super::worker::Command;
 use crate::limits::Reached;
 use crate::net::socket;
@@ -35,41 +37,43 @@ pub(super) struct Doors {
     held: Option<Vec<(usize, Command)>>,
     sockets: Sockets,
     captures: Vec<(CaptureDirection, SocketAddr)>,
+    /// The addresses in place of all addresses; empty for all.
+    bind: Vec<IpAddr>,
 }
 
 /// The condition that a refused listener waits for.
 enum Wait {
-    /// That its address is free.
-    Address(SocketAddr),
+    /// That one of its addresses is free.
+    Address(Role, SocketAddr),
     /// That there is a place for a listener of its namespace.
     Quota(Box<str>),
 }
 
 struct Bound {
-    /// The address that the resource asks for.
-    wanted: SocketAddr,
-    /// The address that the system gave.
-    address: SocketAddr,
+    /// The sockets that the resource asks for.
+    wanted: ListenerSockets,
+    /// The addresses that the system gave.
+    addresses: Vec<SocketAddr>,
     /// Tells the sockets of one opening from those of another.
     id: u64,
 }
 
 /// An order to the workers, for when the tables are in place.
 pub(super) enum Order {
-    /// Accept from these.
+    /// Serve clients by these.
     Open {
         /// The listener.
         name: Name,
         /// Its sockets.
-        sockets: Vec<TcpListener>,
-        /// The address that the resource asks for.
-        wanted: SocketAddr,
-        /// The address that the system gave.
-        address: SocketAddr,
+        sockets: Vec<OwnedFd>,
+        /// The sockets that the resource asks for.
+        wanted: ListenerSockets,
+        /// The addresses that the system gave.
+        addresses: Vec<SocketAddr>,
         /// Tells them from those of another opening.
         id: u64,
     },
-    /// Accept from them no more.
+    /// Serve nobody by them any more.
     Close {
         /// The listener.
         name: Name,
@@ -79,11 +83,11 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The address where it opens a listener, if it does.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    /// The addresses where it opens a listener, if it does.
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
         match self {
-            Order::Open { address, .. } => Some(*address),
-            Order::Close { .. } => None,
+            Order::Open { addresses, .. } => addresses,
+            Order::Close { .. } => &[],
         }
     }
 }
@@ -94,7 +98,7 @@ impl Doors {
     pub(super) fn new(
         workers: Vec<mpsc::Sender<Command>>,
         (listeners_max, counts): (usize, Arc<Counts>),
-        sockets: Sockets,
+        (sockets, bind): (Sockets, Vec<IpAddr>),
         inherited: Option<Inherited>,
     ) -> Self {
         Doors {
@@ -111,6 +115,7 @@ impl Doors {
             }),
             sockets,
             captures: Vec::new(),
+            bind,
         }
     }
 
@@ -125,7 +130,7 @@ impl Doors {
             self.send(worker, command);
         }
         for (_, socket) in self.inherited.sockets.drain(..) {
-            let address = socket.local_addr().ok();
+            let address = address_of(&socket);
             tracing::info!(?address, "what the process before listened on is closed");
         }
     }
@@ -134,7 +139,7 @@ impl Doors {
     pub(super) fn addresses(&self) -> Vec<(Name, SocketAddr)> {
         let bound = self.bound.iter();
         let mut addresses: Vec<(Name, SocketAddr)> = bound
-            .map(|(name, bound)| (name.clone(), bound.address))
+            .flat_map(|(name, bound)| bound.addresses.iter().map(|it| (name.clone(), *it)))
             .collect();
         addresses.sort();
         addresses
@@ -147,15 +152,17 @@ impl Doors {
 
     /// Every address that is listened on.
     pub(super) fn own(&self) -> impl Iterator<Item = SocketAddr> {
-        let bound = self.bound.values().map(|bound| bound.address);
-        bound.chain(self.captures.iter().map(|(_, address)| *address))
+        let bound = self.bound.values().flat_map(|bound| &bound.addresses);
+        bound
+            .copied()
+            .chain(self.captures.iter().map(|(_, address)| *address))
     }
 
     /// Whether a listener could be opened now that could not before. Says so once.
     pub(super) fn take_bindable(&mut self) -> bool {
         let before = self.unbound.len();
         self.unbound.retain(|_, wait| match wait {
-            Wait::Address(address) => !socket::is_free(*address),
+            Wait::Address(role, address) => !socket::is_free(role.transport(), *address),
             Wait::Quota(namespace) => self.quota.refusal(namespace).is_some(),
         });
         self.unbound.len() < before
@@ -183,6 +190,7 @@ impl Doors {
         for (direction, sockets) in opened {
             for (number, socket) in sockets.into_iter().enumerate() {
                 let ports = ports.clone();
+                let socket = TcpListener::from(socket);
                 let command = Command::Capture {
                     direction,
                     ports,
@@ -197,22 +205,23 @@ impl Doors {
     /// Opens sockets where a listener needs new ones.
     ///
     /// # Errors
-    /// Its address cannot be listened on, or there is no place for it.
+    /// One of its addresses cannot be had, or there is no place for it.
     pub(super) fn prepare(&mut self, change: &Change) -> io::Result<Vec<Order>> {
         let name = &change.key.name;
         let new = change.new.as_ref().and_then(|sealed| sealed.listener());
         // What is captured comes by the sockets of its direction.
         let own = new.filter(|listener| listener.capture.is_none());
-        let wanted = own.map(|listener| listener.address);
+        let wanted = own.map(|listener| ListenerSockets::of(listener, &self.bind));
         self.unbound.remove(name);
-        let known = self.bound.get(name).map(|bound| (bound.wanted, bound.id));
+        let known = self.bound.get(name);
         let namespace = namespace(change);
-        if known.map(|(wanted, _)| wanted) == wanted {
+        if known.map(|known| &known.wanted) == wanted.as_ref() {
             if known.is_some() {
                 self.quota.take(name, namespace);
             }
             return Ok(Vec::new());
         }
+        let known = known.map(|known| known.id);
         let mut orders = Vec::new();
         if let Some(wanted) = wanted {
             let full = self.quota.refusal(namespace);
@@ -222,13 +231,7 @@ impl Doors {
                 self.unbound.insert(name.clone(), wait);
                 return Err(io::Error::other(full.as_str()));
             }
-            let (address, sockets) = match self.open(Role::Listener, wanted) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.unbound.insert(name.clone(), Wait::Address(wanted));
-                    return Err(error);
-                }
-            };
+            let (addresses, sockets) = self.open_all(name, &wanted)?;
             // Those of one commit are opened together, and count from here on.
             self.quota.take(name, namespace);
             self.opened += 1;
@@ -236,11 +239,11 @@ impl Doors {
                 name: name.clone(),
                 sockets,
                 wanted,
-                address,
+                addresses,
                 id: self.opened,
             });
         }
-        if let Some((_, id)) = known {
+        if let Some(id) = known {
             let name = name.clone();
             orders.push(Order::Close { name, id });
         }
@@ -254,19 +257,21 @@ impl Doors {
                 name,
                 sockets,
                 wanted,
-                address,
+                addresses,
                 id,
             } => {
-                if let Err(error) = self.sockets.keep(id, Role::Listener, &sockets) {
+                if let Err(error) = self.sockets.keep(id, wanted.role, &sockets) {
                     tracing::error!(listener = %name, %error, "it cannot be handed over");
                 }
                 for (number, socket) in sockets.into_iter().enumerate() {
-                    let name = name.clone();
-                    self.tell(number, Command::Listen { name, id, socket });
+                    self.tell(
+                        number,
+                        order_to_serve(wanted.role, name.clone(), id, socket),
+                    );
                 }
                 let bound = Bound {
                     wanted,
-                    address,
+                    addresses,
                     id,
                 };
                 self.bound.insert(name, bound);
@@ -284,21 +289,46 @@ impl Doors {
         }
     }
 
-    /// Every socket that was taken over is accepted from, however many workers there are: what
-    /// waits in one that is closed is lost.
-    fn open(
+    /// Opens the sockets of a listener at all of its addresses, or at none.
+    fn open_all(
         &mut self,
-        role: Role,
-        wanted: SocketAddr,
-    ) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+        name: &Name,
+        wanted: &ListenerSockets,
+    ) -> io::Result<(Vec<SocketAddr>, Vec<OwnedFd>)> {
+        if wanted.addresses.is_empty() {
+            return Err(io::Error::other("--bind has no address of its family"));
+        }
+        let (mut addresses, mut sockets) = (Vec::<SocketAddr>::new(), Vec::new());
+        for mut address in wanted.addresses.iter().copied() {
+            // A port that the system chose is the same at all addresses.
+            if let Some(first) = addresses.first() {
+                address.set_port(first.port());
+            }
+            match self.open(wanted.role, address) {
+                Ok((bound, opened)) => {
+                    addresses.push(bound);
+                    sockets.extend(opened);
+                }
+                Err(error) => {
+                    let wait = Wait::Address(wanted.role, address);
+                    self.unbound.insert(name.clone(), wait);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((addresses, sockets))
+    }
+
+    /// Every socket that was taken over is served from, however many workers there are: what waits
+    /// in one that is closed is lost.
+    fn open(&mut self, role: Role, wanted: SocketAddr) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+        let (transport, count) = (role.transport(), self.workers.len());
         let inherited = self.inherited.take(role, wanted);
         if inherited.is_empty() {
-            return socket::listen(wanted, self.workers.len());
+            return socket::open(transport, wanted, count);
         }
-        Ok((
-            wanted,
-            socket::listen_further(wanted, inherited, self.workers.len()),
-        ))
+        let sockets = socket::open_further(transport, wanted, inherited, count);
+        Ok((wanted, sockets))
     }
 
     /// Tells a worker, or a later one where there are more sockets than workers.
@@ -316,6 +346,22 @@ impl Doors {
         if !matches!(sent, Some(Ok(()))) {
             tracing::error!(worker = number, "a worker does not take its socket");
         }
+    }
+}
+
+/// The command to serve a listener's clients by a socket.
+fn order_to_serve(role: Role, name: Name, id: u64, socket: OwnedFd) -> Command {
+    match role {
+        Role::Datagrams => Command::Receive {
+            name,
+            id,
+            socket: UdpSocket::from(socket),
+        },
+        Role::Listener | Role::Capture(_) => Command::Listen {
+            name,
+            id,
+            socket: TcpListener::from(socket),
+        },
     }
 }
 

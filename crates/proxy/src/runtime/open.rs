@@ -1,6 +1,6 @@
 //! The way from an accepted connection to what it speaks: through TLS, or by its first bytes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_model::{Listener, ListenerProtocol, MutualTls};
@@ -11,6 +11,7 @@ use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
 use crate::limits::Limits;
 use crate::mesh::detect::{Expected, KnownProtocols, Speech, detect};
+use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::route::stream_route::{Arrival, StreamRouteEntry};
@@ -90,7 +91,8 @@ impl Kind {
         let expected = match self.protocol {
             ListenerProtocol::Http => Expected::Http,
             ListenerProtocol::Tcp if is_permissive => Expected::Bytes,
-            ListenerProtocol::Tcp => return None,
+            // Nobody connects to where datagrams come.
+            ListenerProtocol::Tcp | ListenerProtocol::Udp => return None,
             ListenerProtocol::Detected => Expected::HttpOrBytes,
         };
         Some(KnownProtocols {
@@ -107,7 +109,7 @@ impl Kind {
             Some(b"http/1.1" | b"http/1.0" | b"istio-http/1.1" | b"istio-http/1.0")
         );
         match self.protocol {
-            ListenerProtocol::Tcp => Speech::Bytes,
+            ListenerProtocol::Tcp | ListenerProtocol::Udp => Speech::Bytes,
             _ if is_http2 => Speech::Http2,
             ListenerProtocol::Http => Speech::Http1,
             ListenerProtocol::Detected if is_http1 => Speech::Http1,
@@ -207,7 +209,6 @@ pub(super) async fn secure(
     received: (TcpStream, Buffer),
     kind: Kind,
 ) -> Option<OpenedConnection> {
-    let counts = &worker.local.counts;
     let shared = &handshaking.shared;
     let load = || worker.tables.load();
     let meshed = match kind.mutual {
@@ -222,9 +223,16 @@ pub(super) async fn secure(
         parked: &handshaking.parked,
         visit,
     };
+    let deadline = Deadline::new();
+    visit.shake(&deadline);
     let accepted = shared.accept(received, arrival, meshed, load, &gate);
     // Boxed, because a handshake is large and short, and the connection behind it neither.
-    let failure = match Box::pin(accepted).await {
+    let accepted = deadline.unless_passed(Box::pin(accepted)).await;
+    visit.keep(0);
+    visit.work();
+    // It had to go for another, and that is counted.
+    let accepted = accepted.filter(|_| !visit.is_evicted())?;
+    match accepted {
         Ok(Accepted::Secured(tls, secured, entry)) => {
             let is_mesh = secured.is_mesh;
             if is_mesh && let Some(leaf) = tls.client_certificate() {
@@ -234,36 +242,43 @@ pub(super) async fn secure(
             let sni = entry.as_ref().and_then(|_| secured.sni.clone());
             visit.secured = Some(secured);
             let client = Stream::Tls(tls);
-            return Some(match (entry, speech) {
+            Some(match (entry, speech) {
                 (Some(entry), _) => taken(client, None, sni, own, entry),
                 (None, Speech::Http2) => OpenedConnection::Http2(client),
                 (None, Speech::Http1) => OpenedConnection::Http1(client, Start::default()),
                 // TLS of the mesh is how bytes travel, and says nothing of where to.
                 (None, _) if is_mesh => pass(worker, visit, client),
                 (None, _) => OpenedConnection::Lost,
-            });
+            })
         }
-        Ok(Accepted::Passed(passed)) => {
-            return Some(hand_on(*passed, own));
-        }
+        Ok(Accepted::Passed(passed)) => Some(hand_on(*passed, own)),
         // The authority has seen what it wanted to see.
-        Ok(Accepted::Answered) => return None,
-        Err(HandshakeError::Shed) => Count::Shed,
-        Err(HandshakeError::UnknownName) => Count::HandshakeUnknownName,
-        Err(HandshakeError::Timeout(_)) => Count::HandshakeTimeout,
+        Ok(Accepted::Answered) => None,
         Err(error) => {
-            if let Some(refusal) = error.refusal() {
-                let side = match meshed {
-                    Meshed::No => PeerSide::Client,
-                    Meshed::WhereOffered | Meshed::Always => PeerSide::Mesh,
-                };
-                refusal.tell(visit.client, side, counts);
-            }
+            count_failure(worker, visit.client, meshed, &error);
+            None
+        }
+    }
+}
+
+/// Counts a handshake that failed, and says why where the client was not believed.
+fn count_failure(worker: &Worker, client: SocketAddr, meshed: Meshed, error: &HandshakeError) {
+    let counts = &worker.local.counts;
+    if let Some(refusal) = error.refusal() {
+        let side = match meshed {
+            Meshed::No => PeerSide::Client,
+            Meshed::WhereOffered | Meshed::Always => PeerSide::Mesh,
+        };
+        refusal.tell(client, side, counts);
+    }
+    counts.add(match error {
+        HandshakeError::Shed => Count::Shed,
+        HandshakeError::UnknownName => Count::HandshakeUnknownName,
+        HandshakeError::Timeout(_) => Count::HandshakeTimeout,
+        HandshakeError::TooLong | HandshakeError::Tls(_) | HandshakeError::Io(_) => {
             Count::HandshakeFailed
         }
-    };
-    counts.add(failure);
-    None
+    });
 }
 
 /// A handshake that a stream route takes as it came.

@@ -1,31 +1,35 @@
-//! The listening sockets of a proxy, for the process that takes over from this one.
+//! The sockets that a proxy serves clients by, for the process that takes over from this one.
 //!
-//! Connections that wait to be accepted wait in the socket. So the next process is given copies of
-//! every socket there is: whichever of the two accepts, nobody is refused.
+//! Connections that wait to be accepted wait in the socket, as do datagrams. So the next process is
+//! given copies of every socket there is: whichever of the two accepts, nobody is refused.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use myriad_model::CaptureDirection;
+use socket2::SockRef;
 
 use crate::tls::tickets::{TicketKeys, TicketSecret};
 
-/// The kind of connections that a socket accepts.
+/// The kind of what comes by a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The connections of the listener at its address.
     Listener,
     /// Connections that network rules led there.
     Capture(CaptureDirection),
+    /// The datagrams of the listener at its address.
+    Datagrams,
 }
 
 /// The sockets and keys that a proxy takes over from the process before.
 pub struct Inherited {
-    /// Sockets that are listened on. Those that nothing wants are closed when the proxy goes live.
-    pub sockets: Vec<(Role, TcpListener)>,
+    /// Sockets that clients come by. Those that nothing wants are closed when the proxy goes live.
+    pub sockets: Vec<(Role, OwnedFd)>,
     /// The keys of tickets, the newest first.
     pub tickets: Vec<TicketSecret>,
 }
@@ -35,7 +39,7 @@ pub struct Inherited {
 pub struct Sockets(Arc<Book>);
 
 /// The sockets of one opening.
-type Opening = Vec<(Role, TcpListener)>;
+type Opening = Vec<(Role, OwnedFd)>;
 
 struct Book {
     /// Copies, by the number of their opening; none where nothing is ever handed over.
@@ -44,11 +48,16 @@ struct Book {
     is_succeeded: AtomicBool,
 }
 
+/// The address of a socket.
+pub(super) fn address_of(socket: &OwnedFd) -> Option<SocketAddr> {
+    SockRef::from(socket).local_addr().ok()?.as_socket()
+}
+
 impl Inherited {
     /// Takes out the sockets of this role and address.
-    pub(super) fn take(&mut self, role: Role, address: SocketAddr) -> Vec<TcpListener> {
-        let is_wanted = |(own, socket): &mut (Role, TcpListener)| {
-            *own == role && socket.local_addr().ok() == Some(address)
+    pub(super) fn take(&mut self, role: Role, address: SocketAddr) -> Vec<OwnedFd> {
+        let is_wanted = |(own, socket): &mut (Role, OwnedFd)| {
+            *own == role && address_of(socket) == Some(address)
         };
         let taken = self.sockets.extract_if(.., is_wanted);
         taken.map(|(_, socket)| socket).collect()
@@ -68,7 +77,7 @@ impl Sockets {
     ///
     /// # Errors
     /// There is no room for further files.
-    pub fn copies(&self) -> io::Result<Vec<(Role, TcpListener)>> {
+    pub fn copies(&self) -> io::Result<Vec<(Role, OwnedFd)>> {
         let Some(open) = &self.0.open else {
             return Ok(Vec::new());
         };
@@ -98,7 +107,7 @@ impl Sockets {
     }
 
     /// Keeps copies of the sockets of one opening.
-    pub(super) fn keep(&self, id: u64, role: Role, sockets: &[TcpListener]) -> io::Result<()> {
+    pub(super) fn keep(&self, id: u64, role: Role, sockets: &[OwnedFd]) -> io::Result<()> {
         let Some(open) = &self.0.open else {
             return Ok(());
         };

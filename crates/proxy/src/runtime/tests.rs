@@ -1,14 +1,18 @@
 //! Stories: a proxy on port 0, resources made by hand, and clients that speak raw bytes.
 
 mod allocations;
+mod authorizers;
 mod challenges;
 mod checks;
 mod clients;
+mod datagrams;
 mod demanded;
 mod endpoints;
 mod explained;
 mod floods;
 mod given_up;
+mod half_handshakes;
+mod half_heads;
 mod handshakes;
 mod held;
 mod http1;
@@ -34,6 +38,7 @@ mod retries;
 mod routes;
 mod sessions;
 mod several;
+mod shares;
 mod silent;
 mod smuggling;
 mod streams;

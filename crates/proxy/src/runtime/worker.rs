@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::accept::{Acceptor, Door};
+use super::accept::{Acceptor, Connected, Door};
 use super::open::Handshaking;
 use crate::admission::bucket::Buckets;
 use crate::admission::pressure::{Pressure, PressureStep};
@@ -38,6 +38,8 @@ use crate::telemetry::count::Counts;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 use crate::tls::accept::Handshakes;
+use crate::udp::serve::{self, DatagramContext};
+use crate::udp::stop::{ReceiverOrder, Stop};
 
 /// How often idle connections to endpoints are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -60,6 +62,15 @@ pub(super) enum Command {
         /// The socket.
         socket: TcpListener,
     },
+    /// Receive datagrams by a socket.
+    Receive {
+        /// The listener it belongs to.
+        name: Name,
+        /// Tells it from other sockets.
+        id: u64,
+        /// The socket.
+        socket: UdpSocket,
+    },
     /// Accept captured connections from a socket.
     Capture {
         /// Which way they go.
@@ -71,7 +82,7 @@ pub(super) enum Command {
     },
     /// Let connections look whether they shall end.
     Wake,
-    /// Accept what waits, and close the socket.
+    /// Accept what waits, and close the socket; flows of datagrams end.
     Close {
         /// The number of the socket's opening.
         id: u64,
@@ -114,6 +125,16 @@ struct Opened {
     is_closing: Arc<AtomicBool>,
 }
 
+/// Everything that a worker serves clients by.
+#[derive(Default)]
+struct Entrances {
+    /// Sockets of listeners, by the number of their opening.
+    sockets: HashMap<u64, Vec<Opened>>,
+    captures: Vec<Opened>,
+    /// Receivers of datagrams, by the number of their opening.
+    receivers: HashMap<u64, Vec<Rc<Stop>>>,
+}
+
 /// Starts a worker.
 pub(super) fn start(
     number: usize,
@@ -150,31 +171,10 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
     task::spawn_local("deadlines", deadline::run());
     task::spawn_local("turns", worker.clone().give_turns());
     task::spawn_local("idle upstreams", sweep(worker.clone()));
-    let mut sockets: HashMap<u64, Vec<Opened>> = HashMap::new();
-    let mut captures: Vec<Opened> = Vec::new();
+    let mut entrances = Entrances::default();
     let mut ended = None;
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Listen { name, id, socket } => {
-                let opened = accept(&worker, &handshaking, Door::Listener(name), socket);
-                sockets.entry(id).or_default().push(opened);
-            }
-            Command::Capture {
-                direction,
-                ports,
-                socket,
-            } => {
-                let door = Door::Capture(direction, ports);
-                captures.push(accept(&worker, &handshaking, door, socket));
-            }
-            Command::Wake => worker.wake(),
-            Command::Close { id } => {
-                for opened in sockets.remove(&id).into_iter().flatten() {
-                    opened.stop.cancel();
-                    opened.is_closing.store(true, Ordering::Relaxed);
-                    worker.wake();
-                }
-            }
             Command::Drain {
                 ended: sender,
                 is_succeeded,
@@ -182,6 +182,7 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
                 ended = Some((sender, is_succeeded));
                 break;
             }
+            command => entrances.obey(&worker, &handshaking, command),
         }
     }
     let is_succeeded = matches!(ended, Some((_, true)));
@@ -195,11 +196,61 @@ async fn run(number: usize, setup: Setup, mut inbox: mpsc::Receiver<Command>) {
         false => LAST_CALL.min(setup.drain_timeout),
     };
     worker.drain(last_call);
-    let opened = sockets.into_values().flatten().chain(captures);
-    drain(&worker, opened, setup.drain_timeout).await;
+    entrances.drain(ReceiverOrder::Drain {
+        last_call,
+        is_succeeded,
+    });
+    wait_for_connections(&worker, setup.drain_timeout).await;
     if let Some((ended, _)) = ended {
         // Whoever asked may have stopped waiting.
         let _ = ended.send(());
+    }
+}
+
+impl Entrances {
+    /// Does what a command says, but for a drain.
+    fn obey(&mut self, worker: &Rc<Worker>, handshaking: &Rc<Handshaking>, command: Command) {
+        match command {
+            Command::Listen { name, id, socket } => {
+                let opened = accept(worker, handshaking, Door::Listener(name), socket);
+                self.sockets.entry(id).or_default().push(opened);
+            }
+            Command::Receive { name, id, socket } => {
+                let stop = receive(worker, name, socket);
+                self.receivers.entry(id).or_default().push(stop);
+            }
+            Command::Capture {
+                direction,
+                ports,
+                socket,
+            } => {
+                let door = Door::Capture(direction, ports);
+                let opened = accept(worker, handshaking, door, socket);
+                self.captures.push(opened);
+            }
+            Command::Wake => worker.wake(),
+            Command::Close { id } => {
+                for opened in self.sockets.remove(&id).into_iter().flatten() {
+                    opened.stop.cancel();
+                    opened.is_closing.store(true, Ordering::Relaxed);
+                    worker.wake();
+                }
+                for stop in self.receivers.remove(&id).into_iter().flatten() {
+                    stop.give(ReceiverOrder::Close);
+                }
+            }
+            Command::Drain { .. } => {}
+        }
+    }
+
+    /// Lets nobody in any more.
+    fn drain(self, order: ReceiverOrder) {
+        for opened in self.sockets.into_values().flatten().chain(self.captures) {
+            opened.stop.cancel();
+        }
+        for stop in self.receivers.into_values().flatten() {
+            stop.give(order);
+        }
     }
 }
 
@@ -244,13 +295,28 @@ fn accept(
     opened
 }
 
-/// Lets connections end with the request they are in, and waits for them.
-async fn drain(worker: &Worker, sockets: impl Iterator<Item = Opened>, timeout: Duration) {
-    for opened in sockets {
-        opened.stop.cancel();
-    }
+/// Receives datagrams by a socket from now on.
+fn receive(worker: &Rc<Worker>, listener: Name, socket: UdpSocket) -> Rc<Stop> {
+    let stop = Rc::new(Stop::default());
+    let context = DatagramContext {
+        local: worker.local.clone(),
+        tables: worker.tables.clone(),
+        stop: stop.clone(),
+    };
+    let counted = Connected::new(worker.clone());
+    let receiving = async move {
+        let _counted = counted;
+        serve::serve(context, listener, socket).await;
+    };
+    task::spawn_local("receiver", receiving);
+    stop
+}
+
+/// Waits until all connections have ended with the request they are in.
+async fn wait_for_connections(worker: &Worker, timeout: Duration) {
     let end = clock::now() + timeout;
-    // Acceptors take what waits in their queues before they end, and count as connections.
+    // Acceptors take what waits in their queues before they end, and count as connections, as do
+    // receivers until their last flow has ended.
     while worker.connections.get() > 0 && clock::now() < end {
         tokio::time::sleep(LOOK).await;
     }

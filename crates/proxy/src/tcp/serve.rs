@@ -15,7 +15,7 @@ use crate::admission::silent::source_of;
 use crate::admission::spaces::NOBODY;
 use crate::admission::tunnel::TunnelHeld;
 use crate::balance::outlier::EndpointOutcome;
-use crate::balance::{Choice, Flight, draw_share};
+use crate::balance::{Choice, Flight};
 use crate::codec::buffer::Buffer;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::limits::Reached;
@@ -79,7 +79,7 @@ pub async fn serve(room: StreamContext<'_>, visit: &DownstreamConnection, mut ta
         return;
     };
     if !is_admitted(&room, visit, sni) {
-        if let Ok(upstream) = choose(&room, &taken.entry, stream_route) {
+        if let Ok(upstream) = choose(&room, &taken.entry) {
             account.set_upstream(room.local, &upstream);
         }
         let refused = Ending::Failed(FailureKind::Unauthorized);
@@ -255,7 +255,7 @@ async fn lead(
     stream_route: &StreamRoute,
     account: &mut StreamAccount,
 ) -> Result<Led, Failure> {
-    let upstream = choose(room, &taken.entry, stream_route)?;
+    let upstream = choose(room, &taken.entry)?;
     account.set_upstream(room.local, &upstream);
     let host = taken.sni.as_deref().unwrap_or("");
     let answer = upstream
@@ -338,15 +338,8 @@ async fn reach(
 fn choose(
     room: &StreamContext<'_>,
     entry: &StreamRouteEntry,
-    stream_route: &StreamRoute,
 ) -> Result<Arc<UpstreamEntry>, Failure> {
-    let shares = stream_route.upstreams.iter().map(|share| share.weight);
-    let index = draw_share(shares, &room.local.dice).ok_or(FailureKind::NoUpstream)?;
-    let share = stream_route.upstreams.get(index);
-    let share = share.ok_or(FailureKind::NoUpstream)?;
-    let hash = entry.upstream_hashes().get(index);
-    let hash = *hash.ok_or(FailureKind::NoUpstream)?;
     let tables = room.tables.load();
-    let upstream = tables.upstream(hash, &share.upstream);
+    let upstream = tables.draw_upstream(entry, &room.local.dice);
     Ok(upstream.ok_or(FailureKind::NoUpstream)?.clone())
 }

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::queue::{QueueRoom, QueuedBytes};
 
-pub use line::{AccessLogLine, STREAM, hex};
+pub use line::{AccessLogLine, DATAGRAMS, STREAM, hex};
 
 /// The most lines that wait for the writer.
 const WAITING_MAX: usize = 16_384;
@@ -235,7 +235,7 @@ fn format_own(line: &AccessLogLine, out: &mut String) {
     );
     push_text(out, "listener", &line.listener);
     let _ = write!(out, ",\"client\":\"{}\"", line.client);
-    let is_stream = line.protocol == STREAM;
+    let is_stream = line.is_stream();
     if !is_stream {
         push_text(out, "method", &line.method);
         push_text(out, "host", &line.host);

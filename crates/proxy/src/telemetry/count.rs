@@ -30,6 +30,8 @@ pub enum Count {
     EvictedSilent,
     /// Connections between two requests, closed to make room.
     EvictedIdle,
+    /// Connections whose handshake was under way, closed to make room.
+    EvictedHandshake,
     /// Requests whose body did not come, ended to make room.
     EvictedBody,
     /// Requests whose response was not read, ended to make room.
@@ -148,6 +150,30 @@ pub enum Count {
     StreamBytesReceived,
     /// Bytes of ended streams that endpoints have sent.
     StreamBytesSent,
+    /// Flows of datagrams that lead to an endpoint.
+    FlowOpened,
+    /// Flows in which nobody said anything for too long, which is how they end.
+    FlowIdle,
+    /// Flows that nothing leads to their endpoint any more.
+    FlowRemoved,
+    /// Flows without an endpoint, or whose endpoint does not listen.
+    FlowFailed,
+    /// Flows ended to make room for others.
+    FlowEvicted,
+    /// Flows whose client is an endpoint of what they would lead to: datagrams go in a circle.
+    FlowLooped,
+    /// Flows that did not begin, since more came of a namespace than may in the time.
+    FlowPaced,
+    /// Datagrams that clients have sent.
+    DatagramReceived,
+    /// Datagrams that clients were sent.
+    DatagramSent,
+    /// Datagrams of either side that went nowhere.
+    DatagramDropped,
+    /// Bytes of datagrams that clients have sent.
+    DatagramBytesReceived,
+    /// Bytes of datagrams that clients were sent.
+    DatagramBytesSent,
     /// Access policies on trial that would have admitted their request.
     DryRunAdmitted,
     /// Access policies on trial that would have refused it.

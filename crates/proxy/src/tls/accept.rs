@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
+use super::by_name::of_name;
 use super::challenge;
 use super::config::{Configs, Offer, Speaks, Want, chosen, with_chosen};
 use super::demand::Demand;
@@ -25,7 +26,7 @@ use super::{client, shown};
 use crate::admission::holdings::HeldBytes;
 use crate::admission::share::Owner;
 use crate::admission::silent::source_of;
-use crate::admission::spaces::spots;
+use crate::admission::spaces::HANDSHAKES;
 use crate::admission::turns::HandshakeTurn;
 use crate::codec::buffer::Buffer;
 use crate::limits::{Limits, Reached};
@@ -299,6 +300,7 @@ impl Handshakes {
         let (offer, is_parted) = (choice.offer(), choice.clients.is_some());
         let way = (&offer, choice.owner, is_parted);
         let turn = Box::pin(shake(&mut tls, way, turn, gate)).await?;
+        gate.settle(choice.owner)?;
         let judged = turn.filter(|_| choice.judges());
         let secure = || choice.secured(&tls, hello.sni, &gate.local.counts);
         let secured = match &judged {
@@ -322,7 +324,6 @@ impl Handshakes {
         };
         let owner = domain.map(|(domain, origin)| Owner::of(origin, &domain.host));
         let domain = domain.map(|(domain, _)| domain);
-        let certificate = self.keys.get(entry, counts).ok()?;
         if let Some(found) = sni.and_then(|name| tables.on_demand(name))
             && Arc::ptr_eq(&found.certificate, entry)
         {
@@ -332,6 +333,12 @@ impl Handshakes {
         let more = more.iter().filter_map(|name| tables.certificate(name));
         // The answerer is one of them where the first certificate is not there.
         let more = more.filter(|other| !Arc::ptr_eq(other, entry));
+        let all = std::iter::once(entry).chain(more);
+        let mut all = all.map(|entry| self.keys.get(entry, counts).ok());
+        let (certificate, alternatives) = match domain.is_some_and(|domain| domain.by_name) {
+            true => of_name(all.flatten().collect(), sni)?,
+            false => (all.next()??, all.flatten().collect()),
+        };
         let is_mesh = domain.is_some_and(|domain| domain.mesh);
         let clients = match domain.and_then(|domain| domain.client_auth.as_ref()) {
             _ if is_mesh => Some(mesh_clients(tables.identity()?)),
@@ -344,9 +351,7 @@ impl Handshakes {
         };
         Some(Choice {
             certificate,
-            alternatives: more
-                .filter_map(|other| self.keys.get(other, counts).ok())
-                .collect(),
+            alternatives,
             settings: settings.clone(),
             clients,
             by_domain: domain.is_some(),
@@ -401,7 +406,7 @@ async fn shake<'a>(
     gate: &'a Gate<'_>,
 ) -> Result<Option<HandshakeTurn<'a>>, HandshakeError> {
     let mut held = gate.local.fairness.holdings.connection();
-    held.belong(spots(owner.namespace));
+    held.belong(HANDSHAKES);
     let (slow, mut turn) = (Deadline::new(), Some(turn));
     let mut until = i64::MAX;
     let mut allowance = Allowance::new(gate.local.limits.handshake_timeout);
@@ -424,10 +429,7 @@ async fn shake<'a>(
             is_begun = true;
             if step.is_pending() {
                 // The client may take its time from here on.
-                if !held.may_grow() {
-                    return Poll::Ready(Err(HandshakeError::Shed));
-                }
-                held.set(HANDSHAKE_BYTES + tls.buffered());
+                gate.hold(&mut held, HANDSHAKE_BYTES + tls.buffered())?;
                 if is_parted || has_more_to_do(tls) {
                     return Poll::Ready(Ok(false));
                 }
@@ -442,7 +444,7 @@ async fn shake<'a>(
             return Ok(turn);
         }
         drop(turn.take());
-        allowance.wait(heard(tls, &mut held)).await??;
+        allowance.wait(heard(tls, &mut held, gate)).await??;
         turn = Some(gate.turn(owner, &mut further).await?);
     }
     let many = "the handshake comes in too many parts";
@@ -451,17 +453,10 @@ async fn shake<'a>(
 }
 
 /// Waits until the client has said more, and counts what has come of it as held.
-async fn heard(tls: &mut Tls, held: &mut HeldBytes) -> Result<(), HandshakeError> {
+async fn heard(tls: &mut Tls, held: &mut HeldBytes, gate: &Gate<'_>) -> Result<(), HandshakeError> {
     poll_fn(|context| {
-        let before = tls.buffered();
         let polled = poll_hear(tls, context);
-        let after = tls.buffered();
-        if after > before && !held.may_grow() {
-            return Poll::Ready(Err(HandshakeError::Shed));
-        }
-        if after != before {
-            held.set(HANDSHAKE_BYTES + after);
-        }
+        gate.hold(held, HANDSHAKE_BYTES + tls.buffered())?;
         polled.map_err(HandshakeError::Io)
     })
     .await

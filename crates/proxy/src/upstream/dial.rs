@@ -142,14 +142,14 @@ pub(super) async fn finish(
 
 /// Whether an endpoint may be connected to from an address. What has one of its own is the workload
 /// beside this proxy.
-fn may_connect(target: &Endpoint, source: Option<IpAddr>, border: &Border) -> bool {
+pub(super) fn may_connect(target: &Endpoint, source: Option<IpAddr>, border: &Border) -> bool {
     let is_admitted = target.manner.source.is_some() || border.admits(target.address);
     is_admitted && !border.leads_back(target.address, source)
 }
 
 /// The address that an endpoint's upstream connects from, where it says so. One of one family says
 /// nothing of the other.
-fn source(target: &Endpoint) -> Option<IpAddr> {
+pub(super) fn source(target: &Endpoint) -> Option<IpAddr> {
     let is_ipv4 = target.address.is_ipv4();
     target.manner.source.filter(|it| it.is_ipv4() == is_ipv4)
 }

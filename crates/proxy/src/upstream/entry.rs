@@ -111,6 +111,7 @@ impl UpstreamEntry {
                 let settings = SliceSettings {
                     options: options.unwrap_or(&default),
                     owner,
+                    before: before.map(|before| &before.pool),
                     secured: &manner,
                     plain: plain.as_ref().unwrap_or(&manner),
                 };

@@ -17,6 +17,8 @@ pub struct SliceSettings<'a> {
     pub options: &'a UpstreamOptions,
     /// The owner of the upstream's tables: a number for its namespace.
     pub owner: u64,
+    /// The pool before, whose tables of hashes are used until others are built.
+    pub before: Option<&'a Pool>,
     /// How endpoints of the mesh are spoken to.
     pub secured: &'a Arc<TransportSettings>,
     /// How others are spoken to.
@@ -84,7 +86,8 @@ impl Slices {
     pub fn pool(&self, settings: &SliceSettings<'_>, targets: &EndpointTable) -> Pool {
         let parts = self.slices.iter().flat_map(|slice| slice.parts.iter());
         let shares = settings.shares(targets.home());
-        Pool::of_parts(parts, settings.options, shares, settings.owner)
+        let whose = (shares, settings.owner);
+        Pool::of_parts(settings.before, parts, settings.options, whose)
     }
 
     /// Whether there are none.
@@ -145,7 +148,7 @@ pub fn whole(
     };
     let members = members(listed, None, settings, targets).into_iter();
     let members = members.map(|(_, member)| member);
-    let pool = Pool::owned(members, settings.options, settings.owner);
+    let pool = Pool::after(settings.before, members, settings.options, settings.owner);
     targets.note_weighed(pool.weighed());
     pool
 }

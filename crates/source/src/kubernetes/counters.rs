@@ -94,5 +94,5 @@ fn add(family: &Family<Kind, Counter>, kind: ObjectKind) {
 }
 
 fn label(kind: ObjectKind) -> Kind {
-    [("kind", kind.as_str())]
+    [("kind", kind.full_name())]
 }

@@ -3,8 +3,11 @@
 //! - Definitions come and go while we run: one task asks for all, and the watches follow what it
 //!   finds. A kind without a definition counts as one without objects.
 //! - What lets requests in waits for what keeps them out: where definitions appear,
-//!   VirtualServices are listed only when policies have been ([`waits_for`]).
+//!   VirtualServices are listed only when policies have been ([`waits_for`]), and so are routes of
+//!   Gateway API, which would reach backends without TLS before.
 //! - Pods are listed when ServiceEntries have been, since those say how much of a Pod is wanted.
+//! - Namespaces and ConfigMaps are looked at for the sake of Gateway API, and so while it is there.
+//!   One who may not see GatewayClasses has an older role, and no kind of it is there for him.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use tokio::sync::{Notify, watch};
 use super::backoff::backoff;
 use super::client::{Client, Form};
 use super::core::Failure;
+use super::path;
 use super::selecting::{PodForm, Selecting};
 
 /// How much less often is looked while all that is wanted is there: a watch notices what is
@@ -70,9 +74,9 @@ impl Definitions {
     }
 }
 
-/// Whether the kind needs a definition: its own, or for Pods that of a kind which selects them.
+/// Whether the kind needs a definition: its own, or that of a kind for whose sake it is watched.
 pub(super) fn is_defined(kind: ObjectKind) -> bool {
-    kind != ObjectKind::ConfigMap && !ObjectKind::CORE.contains(&kind)
+    !ObjectKind::CORE.contains(&kind)
 }
 
 /// The kinds that are listed before a kind is.
@@ -83,6 +87,10 @@ fn waits_for(kind: ObjectKind) -> &'static [ObjectKind] {
             ObjectKind::AuthorizationPolicy,
             ObjectKind::RequestAuthentication,
         ],
+        ObjectKind::HttpRoute
+        | ObjectKind::GrpcRoute
+        | ObjectKind::TlsRoute
+        | ObjectKind::TcpRoute => &[ObjectKind::BackendTlsPolicy],
         ObjectKind::Pod => &[ObjectKind::ServiceEntry],
         _ => &[],
     }
@@ -90,10 +98,8 @@ fn waits_for(kind: ObjectKind) -> &'static [ObjectKind] {
 
 /// Whether another kind is listed after this one.
 fn is_waited_for(kind: ObjectKind) -> bool {
-    let later = [ObjectKind::VirtualService, ObjectKind::Pod];
-    later
-        .into_iter()
-        .any(|later| waits_for(later).contains(&kind))
+    let mut later = ObjectKind::ALL.into_iter();
+    later.any(|later| waits_for(later).contains(&kind))
 }
 
 /// The state that the task and its watches share.
@@ -274,7 +280,11 @@ pub(super) struct Look {
 impl Look {
     /// A task that looks for these kinds; none if there is nothing to look for.
     pub(super) fn new(client: &Client, kinds: &[ObjectKind], interval: Duration) -> Option<Look> {
-        let wanted: BTreeSet<_> = kinds.iter().copied().filter(|it| is_defined(*it)).collect();
+        let mut wanted: BTreeSet<_> = kinds.iter().copied().filter(|it| is_defined(*it)).collect();
+        match wanted.contains(&ObjectKind::Gateway) {
+            true => wanted.insert(ObjectKind::ConfigMap),
+            false => wanted.remove(&ObjectKind::ConfigMap),
+        };
         if wanted.is_empty() {
             return None;
         }
@@ -384,7 +394,49 @@ impl Look {
         {
             found.insert(ObjectKind::Pod, ObjectKind::Pod.api_version());
         }
+        self.look_at_gateways(&mut found).await?;
         Ok(found)
+    }
+
+    /// Takes Gateway API out where it may not be read, and adds the kinds that are watched for its
+    /// sake.
+    async fn look_at_gateways(
+        &self,
+        found: &mut BTreeMap<ObjectKind, &'static str>,
+    ) -> Result<(), Failure> {
+        let class = ObjectKind::GatewayClass;
+        // Without a class there is no Gateway of ours.
+        let is_there = match found.get(&class).copied() {
+            Some(version) => self.may_read(class, version).await?,
+            None => false,
+        };
+        if !is_there {
+            found.retain(|kind, _| !ObjectKind::GATEWAY_API.contains(kind));
+            return Ok(());
+        }
+        let also = [ObjectKind::Namespace, ObjectKind::ConfigMap].into_iter();
+        let also = also.filter(|kind| self.wanted.contains(kind));
+        found.extend(also.map(|kind| (kind, kind.api_version())));
+        Ok(())
+    }
+
+    /// Whether objects of a kind may be read. A right that is taken away later takes nothing from
+    /// what is known: the watch says that it is refused.
+    async fn may_read(&self, kind: ObjectKind, version: &str) -> Result<bool, Failure> {
+        let known = self.shared.newest();
+        if known.is_some_and(|known| known.version(kind).is_some()) {
+            return Ok(true);
+        }
+        let path = path::collection(kind, version, None);
+        let path = format!("{path}?limit=1");
+        match self.client.page(&path, Form::MetadataList).await {
+            Ok(_) => Ok(true),
+            Err(Failure::Refused(text) | Failure::Missing(text)) => {
+                tracing::debug!(kind = kind.full_name(), text, "the kind may not be read");
+                Ok(false)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     fn note_cert_manager(&self, served: &BTreeSet<Box<str>>) {

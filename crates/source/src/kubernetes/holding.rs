@@ -27,7 +27,7 @@ impl Holding {
         if self.told != loss {
             self.told = loss;
             let namespace = scope.namespace.as_deref().unwrap_or("all namespaces");
-            let holder = format!("{} of {namespace}", scope.kind.as_str());
+            let holder = format!("{} of {namespace}", scope.kind.full_name());
             self.holds.set(&holder, loss);
         }
     }

@@ -53,6 +53,10 @@ pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<ObjectHead, Stri
         _ => raw.hasher,
     };
     metadata.hash(&mut hasher);
+    // Conditions name it, and an edit that was taken back has raised it.
+    if ObjectKind::GATEWAY_API.contains(&kind) {
+        add(&mut hasher, metadata.generation.map_or("", RawValue::get));
+    }
     if kind == ObjectKind::Pod {
         // Of all that changes in a Pod, where it is reached and whether.
         let Ok(Object::Pod(pod)) = Object::from_json(kind, json) else {
@@ -198,6 +202,8 @@ struct Metadata<'a> {
     #[serde(borrow, default)]
     creation_timestamp: Option<&'a RawValue>,
     #[serde(borrow, default)]
+    generation: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     labels: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "pairs")]
     annotations: Vec<(Cow<'a, str>, &'a RawValue)>,
@@ -337,6 +343,7 @@ mod tests {
                 "{\"loadBalancer\":{\"ingress\":[]}}",
             ),
             ("\"other\":\"x\"", "\"other\":\"w\""),
+            ("\"other\":\"x\"", "\"myriad.dev/live\":\"generation 3\""),
             (
                 "\"name\":\"a\"",
                 "\"managedFields\":[{\"manager\":\"m\"}],\"name\":\"a\"",
@@ -358,6 +365,23 @@ mod tests {
         ] {
             let changed = INGRESS.replace(from, to);
             assert_ne!(hash(&changed), hash(INGRESS), "{from}");
+        }
+    }
+
+    #[test]
+    fn a_generation_is_a_change_where_conditions_name_it() {
+        let newer = INGRESS.replace("\"name\":\"a\"", "\"generation\":2,\"name\":\"a\"");
+        let hash = |kind, json: &str| read_head(kind, json).expect("a head").hash;
+        for (kind, is_change) in [
+            (ObjectKind::HttpRoute, true),
+            (ObjectKind::Gateway, true),
+            (ObjectKind::Ingress, false),
+        ] {
+            assert_eq!(
+                hash(kind, &newer) != hash(kind, INGRESS),
+                is_change,
+                "{kind:?}"
+            );
         }
     }
 

@@ -71,6 +71,11 @@ impl Claim {
         self.term.borrow().until.is_some_and(|until| now < until)
     }
 
+    /// How many terms have begun; 0 before the first.
+    pub fn number(&self) -> u64 {
+        self.term.borrow().number
+    }
+
     /// The terms: a new number says that everything is to be written by us from now on.
     pub fn terms(&self) -> watch::Receiver<Term> {
         self.term.subscribe()

@@ -98,11 +98,15 @@ impl Merge {
     }
 
     /// Up to which version each kind is contained; with several watches of a kind (one per
-    /// namespace) that is the least of theirs.
+    /// namespace) that is the least of theirs. One that may see nothing keeps no other back.
     fn positions(&self) -> Vec<(ObjectKind, u64)> {
+        let least = |one: u64, other: u64| match (one, other) {
+            (0, seen) | (seen, 0) => seen,
+            (one, other) => one.min(other),
+        };
         let position = |kind| {
             let watches = self.watches.iter().filter(|watch| watch.kind == kind);
-            Some((kind, watches.map(|watch| watch.version).min()?))
+            Some((kind, watches.map(|watch| watch.version).reduce(least)?))
         };
         ObjectKind::ALL.into_iter().filter_map(position).collect()
     }
@@ -173,5 +177,8 @@ mod tests {
         merge.add(1, output(5, true, &[]));
         let batch = merge.finish().expect("changes");
         assert_eq!(batch.positions, [(ObjectKind::Service, 5)]);
+        merge.add(1, output(0, true, &["b"]));
+        let batch = merge.finish().expect("changes");
+        assert_eq!(batch.positions, [(ObjectKind::Service, 7)]);
     }
 }

@@ -155,6 +155,24 @@ impl Client {
         Ok(())
     }
 
+    /// Gives a ConfigMap that is there a value, or takes it away, whatever else others write into
+    /// it meanwhile.
+    ///
+    /// # Errors
+    /// [`CallError::NotFound`] if there is no such ConfigMap; see [`CallError`].
+    pub async fn patch_config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+        (key, text): (&str, Option<&str>),
+    ) -> Result<(), CallError> {
+        let path = format!("{}/{}", config_maps(namespace), escape(name));
+        let patch = json!({ "data": {key: text} }).to_string().into_bytes();
+        let body = Some(("application/merge-patch+json", patch));
+        self.call(Method::PATCH, &path, body).await?;
+        Ok(())
+    }
+
     /// Makes a ConfigMap have these values, and writes only where it has not.
     ///
     /// # Errors
@@ -326,7 +344,7 @@ fn secrets(namespace: &str) -> String {
     format!("/api/v1/namespaces/{}/secrets", escape(namespace))
 }
 
-fn address(entry: &Value) -> Option<super::status::Address> {
+pub(super) fn address(entry: &Value) -> Option<super::status::Address> {
     let entry: &Map<String, Value> = entry.as_object()?;
     if let Some(ip) = entry.get("ip").and_then(Value::as_str) {
         return Some(super::status::Address::Ip(ip.parse().ok()?));

@@ -55,6 +55,10 @@ pub(super) fn of_request(scope: &Scope, request: &Request, timeout_seconds: u64)
         path.push_str("&fieldSelector=metadata.name%3D");
         path.push_str(&escape(name));
     }
+    if let Some(name) = &scope.except {
+        path.push_str("&fieldSelector=metadata.name%21%3D");
+        path.push_str(&escape(name));
+    }
     path
 }
 
@@ -105,6 +109,7 @@ mod tests {
             kind,
             namespace: namespace.map(Into::into),
             name: None,
+            except: None,
             selector: match kind {
                 ObjectKind::Secret => "type=kubernetes.io/tls",
                 _ => "",
@@ -156,6 +161,7 @@ mod tests {
             kind: ObjectKind::ConfigMap,
             namespace: Some("n".into()),
             name: Some("nginx".into()),
+            except: None,
             selector: "",
             is_optional: false,
             api_version: ObjectKind::ConfigMap.api_version(),
@@ -184,5 +190,22 @@ mod tests {
             let named = path.matches("fieldSelector=metadata.name%3Dnginx").count();
             assert_eq!(named, 1, "{path}");
         }
+    }
+
+    #[test]
+    fn one_object_is_left_out_by_its_name() {
+        let scope = Scope {
+            kind: ObjectKind::ConfigMap,
+            namespace: None,
+            name: None,
+            except: Some("nginx".into()),
+            selector: "",
+            is_optional: true,
+            api_version: ObjectKind::ConfigMap.api_version(),
+        };
+        assert_eq!(
+            of_request(&scope, &Request::Probe, 290),
+            "/api/v1/configmaps?limit=1&fieldSelector=metadata.name%21%3Dnginx"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Addresses in `status.loadBalancer` of Ingresses, and conditions of our own kinds, written by the
-//! one who leads.
+//! Addresses in `status.loadBalancer` of Ingresses, conditions of our own kinds, and our part of
+//! the statuses of Gateway API, written by the one who leads.
 //!
 //! Each write of an address is a server-side apply by a field manager of this installation, so that
 //! others in the cluster keep what is theirs, and carries the resourceVersion it was computed from;
@@ -8,9 +8,11 @@
 //! reads what there is, and writes what is wrong.
 
 mod condition;
-pub mod list;
+pub mod described;
+pub mod ours;
 mod queue;
 mod review;
+mod schedule;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,7 +104,7 @@ struct Shared {
 }
 
 struct State {
-    queue: Queue,
+    queue: Queue<Arc<[Address]>>,
     review: Option<Review>,
 }
 

@@ -1,4 +1,6 @@
 mod definitions;
+mod described;
+mod gateway_api;
 mod server;
 mod shelf;
 mod writers;

@@ -38,6 +38,8 @@ pub(crate) fn domain(number: usize, listeners: &Arc<[Name]>) -> Value {
         tls: Arc::new(TlsSettings::default()),
         client_auth: None,
         mesh: false,
+        section: None,
+        by_name: false,
     }))
 }
 
@@ -46,6 +48,7 @@ pub(super) fn route(number: usize, path: usize, upstream: &str, listeners: &Arc<
         upstream: Name::from(upstream),
         weight: 1,
         headers: None,
+        filters: None,
     };
     Value::Route(Box::new(Route {
         listeners: listeners.clone(),

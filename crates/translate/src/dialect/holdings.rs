@@ -14,8 +14,8 @@ use myriad_api::{
     Secret, Service, Severity,
 };
 
-use super::ingress;
 use super::istio::{self, weight};
+use super::{gateway, ingress};
 use crate::engine::{Amounts, Beyond, Output, Reader, Stays, Unit, UnitKind, Viewers};
 use crate::settings::{Bounds, Holding, REDUCED_POINTS, Settings};
 use crate::store::AtRest;
@@ -46,7 +46,7 @@ const PORT_ROUTES: u64 = 4;
 pub(crate) static BEYOND: UnitKind = UnitKind {
     stays: |_, _| Stays::WhileBeyond,
     viewers: |_, _| Viewers::Gateways,
-    ..UnitKind::needed("beyond", 18)
+    ..UnitKind::needed("beyond", 24)
 };
 
 impl Unit {
@@ -88,6 +88,7 @@ impl Bounds {
             _ if holding == Holding::ObjectBytes => memory_of(object),
             _ if holding == Holding::Hosts => hosts(object),
             _ if holding == Holding::RegexKib => regex_kib(object),
+            _ if holding == Holding::Ports => ports(object),
             Object::Ingress(ingress) => ingress::weigh(ingress),
             Object::VirtualService(service) => weight::of_service(service),
             Object::IstioGateway(_) => weight::hosts(object),
@@ -96,6 +97,13 @@ impl Bounds {
             Object::ServiceEntry(entry) => weight::of_entry(entry),
             Object::DestinationRule(rule) => weight::of_rule(rule, self.upstream_hash_slots),
             Object::Secret(secret) => of_secret(secret),
+            Object::Gateway(_)
+            | Object::ListenerSet(_)
+            | Object::HttpRoute(_)
+            | Object::GrpcRoute(_)
+            | Object::TlsRoute(_)
+            | Object::TcpRoute(_)
+            | Object::UdpRoute(_) => gateway::weight::rows(object),
             _ => 1,
         }
     }
@@ -140,13 +148,24 @@ impl Holding {
     /// The holdings that objects of a kind count towards; memory goes first.
     pub const fn of(kind: ObjectKind) -> &'static [Holding] {
         match kind {
-            ObjectKind::Ingress | ObjectKind::VirtualService => &[
+            ObjectKind::Ingress
+            | ObjectKind::VirtualService
+            | ObjectKind::HttpRoute
+            | ObjectKind::GrpcRoute => &[
                 Holding::ObjectBytes,
                 Holding::Routes,
                 Holding::Hosts,
                 Holding::RegexKib,
             ],
-            ObjectKind::IstioGateway => &[Holding::ObjectBytes, Holding::Routes, Holding::Hosts],
+            ObjectKind::IstioGateway | ObjectKind::Gateway | ObjectKind::ListenerSet => &[
+                Holding::ObjectBytes,
+                Holding::Routes,
+                Holding::Hosts,
+                Holding::Ports,
+            ],
+            ObjectKind::TlsRoute | ObjectKind::TcpRoute | ObjectKind::UdpRoute => {
+                &[Holding::ObjectBytes, Holding::Routes, Holding::Hosts]
+            }
             ObjectKind::EndpointSlice | ObjectKind::ServiceEntry | ObjectKind::WorkloadEntry => {
                 &[Holding::ObjectBytes, Holding::Endpoints]
             }
@@ -162,16 +181,20 @@ impl Holding {
             | ObjectKind::EnvoyFilter
             | ObjectKind::WasmPlugin
             | ObjectKind::Pod
-            | ObjectKind::ConfigMap => &[Holding::ObjectBytes],
+            | ObjectKind::ConfigMap
+            | ObjectKind::BackendTlsPolicy
+            | ObjectKind::ReferenceGrant => &[Holding::ObjectBytes],
             ObjectKind::Issuer => &[Holding::ObjectBytes, Holding::Issuers],
             // How many orders, certificates on demand and proofs there are is bounded where they
             // are made, and how many issuers where they are used: of these the operator's go
-            // first.
+            // first. Who makes what is of the whole cluster is its operator.
             ObjectKind::IngressClass
             | ObjectKind::Order
             | ObjectKind::OnDemand
             | ObjectKind::HostProof
-            | ObjectKind::ClusterIssuer => &[],
+            | ObjectKind::ClusterIssuer
+            | ObjectKind::GatewayClass
+            | ObjectKind::Namespace => &[],
         }
     }
 }
@@ -209,8 +232,21 @@ fn hosts(object: &Object) -> u64 {
     match object {
         Object::Ingress(ingress) => ingress::hosts(ingress),
         Object::IstioGateway(_) | Object::VirtualService(_) => istio::hosts(object),
-        _ => 0,
+        _ => gateway::units::hosts(object),
     }
+}
+
+/// The ports that an object names beside those that are there without it.
+fn ports(object: &Object) -> u64 {
+    let mut ports: BTreeSet<(u16, bool)> = match object {
+        Object::IstioGateway(gateway) => {
+            let servers = gateway.spec.servers.iter();
+            servers.map(|server| (server.port.number, false)).collect()
+        }
+        _ => gateway::units::port_numbers(object),
+    };
+    ports.retain(|port| !matches!(port, (80 | 443, false)));
+    ports.len() as u64
 }
 
 /// The KiB that the regexes of an object may take.
@@ -218,7 +254,7 @@ fn regex_kib(object: &Object) -> u64 {
     match object {
         Object::Ingress(ingress) => ingress::regex_rows(ingress),
         Object::VirtualService(service) => weight::regex_rows(service),
-        _ => 0,
+        _ => gateway::weight::regex_rows(object),
     }
 }
 
@@ -264,6 +300,7 @@ pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Obj
                 meta: blank(&map.meta),
                 data: Box::default(),
                 fields: HeaderFields::default(),
+                trust: Ok(None),
             };
             (Object::ConfigMap(Arc::new(rest)), false)
         }
@@ -279,7 +316,7 @@ pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Obj
             (Object::Pod(Arc::new(rest)), false)
         }
         Object::Issuer(issuer) => (Object::Issuer(Arc::new(hollow_issuer(issuer))), false),
-        _ => return weight::hollow(object),
+        _ => return gateway::weight::hollow(object).or_else(|| weight::hollow(object)),
     })
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod above;
 mod kept;
 pub(crate) mod loser;
 pub(crate) mod ownership;
+mod record;
 mod wildcard;
 
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use std::sync::Arc;
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::Host;
 
-use super::{ingress, istio};
-use crate::engine::{Output, Reader, Unit, namespace_of};
+use super::{gateway, ingress, istio};
+use crate::engine::{Output, Reader, Shared, Unit, namespace_of};
 use crate::resolve::losers::{self, LOSERS_MAX};
 use crate::resolve::proof;
 use crate::resolve::{Above, Claim, Claims};
 
-/// Translates one host. The routes of Ingresses go before those of VirtualServices.
+/// Translates one host. The routes of Ingresses go before those of VirtualServices, and the domains
+/// of both before those of Gateway API, whose routes are translated for themselves.
 pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let Some(host) = unit.host() else {
         return Output::default();
@@ -27,11 +29,13 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut contenders = ingress::contenders(reader, host, &claims.ingresses);
     let unadmitted = ingress::leave_unadmitted(reader, host, &mut contenders);
     losers::tell(host, None, unadmitted, &mut output);
-    let owner = ownership::owner(reader, host, &contenders, claims);
+    let mut entrants = gateway::gather(reader, host, claims);
+    let owner = ownership::owner(reader, host, &contenders, (claims, &*entrants));
     let mut strangers: Vec<Claim> = Vec::new();
     if let Some(owner) = &owner {
         output.findings.extend(unnoted(reader, host, claims, owner));
         strangers = ingress::leave_strangers(owner, &mut contenders);
+        strangers.extend(gateway::leave_strangers(host, owner, &mut entrants));
     }
     let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
     let sites = match is_istio {
@@ -47,10 +51,11 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
             Some(_) => &shared.tls_listeners,
             None => &[],
         },
+        by_gateway: gateway::tls_sockets(host, &entrants),
     };
     // An Ingress that ends TLS answers at every listener that it may, where it has routes: no
     // wildcard is read for it, of whose kind most hosts are.
-    let is_alone = !is_istio && !ends.by_ingress.is_empty();
+    let is_alone = !is_istio && entrants.is_empty() && !ends.by_ingress.is_empty();
     let mut above = match is_alone {
         true => Above::default(),
         false => above::find(reader, shared, host, (claims, owner.as_ref()), &ends),
@@ -73,14 +78,28 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         };
         istio::add_host(reader, shared, scene, &mut output);
     }
+    gateway::add_domains(reader, shared, host, (&*entrants, &above), &mut output);
+    gateway::leave_entered(&entrants, &mut above);
     // One that is kept for who does not claim it now is as any that nobody claims.
-    let is_had = |it: &&Claim| !it.is_reserved() && (is_istio || !claimants.is_empty());
+    let is_claimed = is_istio || !entrants.is_empty() || !claimants.is_empty();
+    let is_had = |it: &&Claim| !it.is_reserved() && is_claimed;
     if let Some(owner) = owner.as_ref().filter(is_had) {
         let whose = (owner, &*claimants);
         kept::add(reader, shared, host, whose, &above, &mut output);
     }
-    output.meaning = wildcard::meaning(reader, shared, host, &output);
+    finish(reader, shared, (host, &owner, &*entrants), &mut output);
     output
+}
+
+/// Takes out what no issuer may provide, and notes what the rest means to the hosts below.
+fn finish(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    (host, owner, entrants): (&Host, &Option<Claim>, &[gateway::Entrant]),
+    output: &mut Output,
+) {
+    record::judge(reader, host, (owner.as_ref(), entrants), output);
+    output.meaning = wildcard::meaning(reader, shared, host, output);
 }
 
 /// The findings about objects that lose a host because their namespace came to more hosts later

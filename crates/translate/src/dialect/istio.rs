@@ -38,6 +38,7 @@ mod redirect;
 pub(crate) mod routes;
 mod rule_problem;
 pub(crate) mod scene;
+mod service_claim;
 mod service_names;
 mod sni;
 pub(crate) mod stream;
@@ -62,15 +63,16 @@ pub(crate) use deeds::{
 };
 pub(crate) use domain::{CLOSED, is_there as has_domain};
 pub(crate) use host::{
-    add_host, claim_of_service, gather_sites, lost, named_by_owner, oldest_claim, own_sites,
-    redirect_to_tls, tls_listeners,
+    add_host, gather_sites, lost, named_by_owner, oldest_claim, own_sites, redirect_to_tls,
+    tls_listeners,
 };
 pub(crate) use scene::{HostScene, Site};
+pub(crate) use service_claim::claim_of_service;
 
 use crate::engine::{Dialect, Output, Reader, Unit};
 use crate::resolve::losers::unclaimable;
 use crate::resolve::names::{self, ServerHost};
-use crate::resolve::{ISSUER, destination_rule, no_issuer, notes, service_entry};
+use crate::resolve::{ISSUER, destination_rule, entry_owner, no_issuer, notes, service_entry};
 use admission::may_claim;
 use port::Stand;
 
@@ -79,7 +81,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     touch: facts::touch,
     found_under: facts::found_under,
     claimant: units::claimant,
-    newly_claimed: |old, new, _| units::newly(old, new),
+    newly_claimed: units::newly,
     roots: |settings, roots| roots.extend(units::roots(settings)),
 };
 
@@ -93,7 +95,7 @@ pub(crate) fn translate_gateway(reader: &mut Reader<'_>, unit: &Unit) -> Output 
         return output;
     };
     let key = &gateway.meta.key;
-    if !reader.view().has_labels(&gateway.spec.selector) {
+    if !reader.view().has_servers(&gateway.spec.selector) {
         output.doubts.push(unselected(key));
         return output;
     }
@@ -152,6 +154,9 @@ pub(crate) fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output 
     output.findings.extend(exports);
     output.findings.extend(binding::judge_matches(&service));
     output.findings.extend(limits::judge(&service));
+    output
+        .findings
+        .extend(service_claim::judge(reader, &service));
     output
         .findings
         .extend(processor::judge(&service, reader.settings()));
@@ -245,7 +250,11 @@ pub(crate) fn refuse(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     match key.as_ref().and_then(|key| reader.itself(key)) {
         None => Output::default(),
         Some(Object::DestinationRule(rule)) => destination_rule::judge(reader, &rule),
-        Some(Object::ServiceEntry(entry)) => service_entry::judge(&entry, reader.settings()),
+        Some(Object::ServiceEntry(entry)) => {
+            let mut output = service_entry::judge(&entry, reader.settings());
+            entry_owner::tell(reader, &entry, &mut output);
+            output
+        }
         Some(Object::WorkloadEntry(entry)) => {
             service_entry::judge_workload(&entry, reader.settings())
         }

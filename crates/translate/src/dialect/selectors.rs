@@ -84,7 +84,18 @@ pub(crate) fn named(object: &Object, settings: &Settings, add: &mut dyn FnMut(Op
         | Object::Order(_)
         | Object::OnDemand(_)
         | Object::HostProof(_)
-        | Object::Issuer(_) => return,
+        | Object::Issuer(_)
+        | Object::GatewayClass(_)
+        | Object::Gateway(_)
+        | Object::ListenerSet(_)
+        | Object::HttpRoute(_)
+        | Object::GrpcRoute(_)
+        | Object::TlsRoute(_)
+        | Object::TcpRoute(_)
+        | Object::UdpRoute(_)
+        | Object::BackendTlsPolicy(_)
+        | Object::ReferenceGrant(_)
+        | Object::Namespace(_) => return,
     };
     for (key, _) in selector.into_iter().flat_map(|labels| labels.iter()) {
         add(whose, key);

@@ -30,12 +30,12 @@ impl Engine {
             return;
         }
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
-        // As they were written: what a namespace may hold makes no claim younger, but of those of
-        // an object that was let go nobody knows any more.
+        // As they were written: an object that is beyond makes its claims all the same, but of one
+        // that was let go nobody knows any more which.
         let old = beyond.map_or_else(stored, |beyond| beyond.object());
         self.note_claims(&key, (old.as_ref(), new), run);
         if bounds.is_empty() {
-            self.ingest(change, run);
+            self.bring_back(change, was_beyond, run);
             return;
         }
         let old = old.map(|old| old.meta().created);
@@ -50,12 +50,13 @@ impl Engine {
                 Some(holding) => {
                     if !was_beyond {
                         self.note_unserved(&key, run);
+                        run.left_out.insert(key.clone());
                     }
                     self.exclude(object, holding, run);
                 }
                 None => {
                     self.tell(&key, run);
-                    self.ingest(api::Change::Put(object), run);
+                    self.bring_back(api::Change::Put(object), was_beyond, run);
                 }
             },
             change => {
@@ -68,6 +69,16 @@ impl Engine {
         }
     }
 
+    /// Takes in an object that is within the bounds, and notes what it comes to by that where it
+    /// was not before the batch.
+    fn bring_back(&mut self, change: api::Change, was_beyond: bool, run: &mut Run) {
+        let was_beyond = was_beyond && !run.left_out.contains(change.key());
+        if let (api::Change::Put(object), true) = (&change, was_beyond) {
+            self.note_awake(object, run);
+        }
+        self.ingest(change, run);
+    }
+
     /// Brings an object to where it is by the bounds, after another one of its namespace changed.
     fn reconsider(&mut self, key: ObjectKey, run: &mut Run) {
         let bounds = &self.bounds_of(&key);
@@ -76,6 +87,7 @@ impl Engine {
             let excess = stored.and_then(|it| Some((self.excess_of(&it, bounds)?, it)));
             if let Some((holding, object)) = excess {
                 self.note_unserved(&key, run);
+                run.left_out.insert(key);
                 self.exclude(object, holding, run);
             }
             return;
@@ -95,7 +107,7 @@ impl Engine {
             }
             None => {
                 self.tell(&key, run);
-                self.ingest(api::Change::Put(object), run);
+                self.bring_back(api::Change::Put(object), true, run);
             }
         }
     }

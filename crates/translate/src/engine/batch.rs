@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use myriad_api::ObjectKey;
 use myriad_model::Delta;
 
 use super::Work;
@@ -33,6 +34,8 @@ pub(super) struct Run {
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.
     pub unserved: Vec<Arc<str>>,
+    /// Objects that went beyond a bound of their namespace, and were within before.
+    pub left_out: BTreeSet<ObjectKey>,
     /// The counts of work so far.
     pub work: Work,
     /// The values that units read last and may read again.

@@ -36,6 +36,8 @@ pub(super) fn put_together(outputs: Vec<(Stamp, Output)>) -> Drawn {
         drawn.output.wishes.extend(output.wishes);
         drawn.output.issuers.extend(output.issuers);
         drawn.output.rivals.extend(output.rivals);
+        drawn.output.statuses.extend(output.statuses);
+        drawn.output.stakes.extend(output.stakes);
         let deadlines = [drawn.output.deadline, output.deadline];
         drawn.output.deadline = deadlines.into_iter().flatten().min();
         for (name, resource) in output.resources {

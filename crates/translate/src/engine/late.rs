@@ -1,25 +1,36 @@
-//! Claims that objects came to after their creation: who had a host first keeps it from an older
-//! object that is edited to claim it.
+//! Claims that objects came to after their creation: who had a host, a port or a name first keeps
+//! it from an older object that is edited to claim it.
 //!
 //! They are history, which the objects that are there do not tell, so they can be taken out of an
 //! engine and given to another one. A claim that has an effect stays as old as it is, whatever
-//! else changes in its object.
+//! else changes in its object. What is left again is remembered for a while: an engine that starts
+//! meanwhile may see it claimed, and would take it for as old as its object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use myriad_api::{Meta, ObjectKey};
-use myriad_model::Host;
+use myriad_api::ObjectKey;
 
-/// The hosts that one object came to after its creation.
+use super::claimed::Claimed;
+use super::ports::{PortClaim, PortKey};
+
+/// How long it is remembered that something was left, in seconds: for longer than an engine starts.
+const LEFT_SECONDS_MAX: i64 = 600;
+
+/// The most that is remembered of what objects of a namespace left; what was left first goes first.
+const LEFT_MAX: usize = 1_024;
+
+/// The claims that one object came to after its creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateClaims {
     /// The object.
     pub key: ObjectKey,
     /// Its creation, in seconds since the epoch. One that was made anew since is another.
     pub created: i64,
-    /// The hosts, and since when it claims each; empty where nothing is noted any more.
-    pub hosts: Vec<(Host, i64)>,
+    /// The claims, and since when it makes each.
+    pub claims: Vec<(Claimed, i64)>,
+    /// The claims that it does not make any more, and since when.
+    pub left: Vec<(Claimed, i64)>,
 }
 
 /// The changes of such claims, or all of them.
@@ -27,35 +38,27 @@ pub struct LateClaims {
 pub struct ClaimsChange {
     /// Objects, each with all that is noted of it.
     pub objects: Vec<LateClaims>,
-    /// Namespaces beyond the bound: their objects claim hosts after everybody else, and no more is
+    /// Namespaces beyond the bound: their objects make claims after everybody else, and no more is
     /// noted of them.
     pub beyond: Vec<Arc<str>>,
 }
 
-/// The claims of an object, and what of them may be new.
-#[derive(Debug, Default)]
-pub(crate) struct NewlyClaimed {
-    /// The hosts of its newer version.
-    pub hosts: BTreeSet<Host>,
-    /// Hosts among them that the version before did not name, or not so that it could have an
-    /// effect: whether it had one is for the engine to say.
-    pub changed: BTreeSet<Host>,
-    /// Hosts among these that the version before named.
-    pub named: BTreeSet<Host>,
-    /// Whether the version before could own no host.
-    pub owned_none: bool,
-}
-
-/// Since when objects claim hosts, where that is not since their creation.
+/// Since when objects make claims, where that is not since their creation.
 pub struct Late {
     is_kept: bool,
-    /// How many hosts may be noted of a namespace; zero is no bound.
+    /// How many claims may be noted of a namespace; zero is no bound.
     bound: u64,
     pub objects: BTreeMap<ObjectKey, LateEntry>,
-    /// How many hosts are noted, by namespace.
+    /// How many claims are noted, by namespace.
     counts: BTreeMap<Box<str>, u64>,
     beyond: BTreeSet<Arc<str>>,
-    /// The newest creation of an object that claims hosts, by the clock of the API server.
+    /// The claims that objects left, by namespace and then by time.
+    left: BTreeMap<Box<str>, BTreeSet<(i64, ObjectKey, Claimed)>>,
+    /// None of those is forgotten before then.
+    left_until: i64,
+    /// The claims of objects of which something is noted, as a first list has them.
+    pub found: BTreeMap<ObjectKey, BTreeSet<Claimed>>,
+    /// The newest creation of an object that makes claims, by the clock of the API server.
     pub newest: i64,
     /// Objects of which other things are noted than was told.
     untold: BTreeSet<ObjectKey>,
@@ -67,14 +70,29 @@ pub struct Late {
 pub struct LateEntry {
     /// Its creation.
     pub created: i64,
-    /// The hosts that it came to, and since when it claims each.
-    pub hosts: BTreeMap<Host, i64>,
+    /// The claims that it came to, and since when it makes each.
+    pub claims: BTreeMap<Claimed, i64>,
+    /// The claims that it left, and when; none that it makes.
+    pub left: BTreeMap<Claimed, i64>,
+}
+
+impl LateClaims {
+    /// Whether nothing is noted any more.
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.left.is_empty()
+    }
 }
 
 impl ClaimsChange {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.beyond.is_empty()
+    }
+}
+
+impl LateEntry {
+    fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.left.is_empty()
     }
 }
 
@@ -87,6 +105,9 @@ impl Late {
             objects: BTreeMap::new(),
             counts: BTreeMap::new(),
             beyond: BTreeSet::new(),
+            left: BTreeMap::new(),
+            left_until: i64::MAX,
+            found: BTreeMap::new(),
             newest: 0,
             untold: BTreeSet::new(),
             untold_beyond: BTreeSet::new(),
@@ -98,28 +119,46 @@ impl Late {
         self.is_kept
     }
 
-    /// Whether the objects of a namespace claim hosts after everybody else.
+    /// Whether the objects of a namespace make claims after everybody else.
     pub fn is_beyond(&self, namespace: &str) -> bool {
         !self.beyond.is_empty() && self.beyond.contains(namespace)
     }
 
-    /// Since when an object claims a host, if not since its creation.
-    pub fn since(&self, meta: &Meta, host: &Host) -> Option<i64> {
-        if self.is_beyond(meta.key.namespace()) {
+    /// Whether an object may make some claim since later than its creation.
+    pub fn is_late(&self, key: &ObjectKey) -> bool {
+        self.objects.contains_key(key) || self.is_beyond(key.namespace())
+    }
+
+    /// Since when an object makes a claim, if not since its creation.
+    pub fn since(&self, key: &ObjectKey, created: i64, claimed: &Claimed) -> Option<i64> {
+        if self.is_beyond(key.namespace()) {
             return Some(i64::MAX);
         }
-        let entry = self.objects.get(&meta.key)?;
-        let is_of = entry.created == meta.created;
-        is_of.then(|| entry.hosts.get(host).copied())?
+        let entry = self.objects.get(key)?;
+        let is_of = entry.created == created;
+        is_of.then(|| entry.claims.get(claimed).copied())?
     }
 
-    /// How many hosts are noted.
+    /// Makes claims to ports, which are as old as their objects, as young as they are.
+    pub fn age(&self, claims: &mut BTreeMap<PortKey, PortClaim>) {
+        for (port, claim) in claims {
+            if !self.is_late(&claim.gateway) {
+                continue;
+            }
+            let claimed = Claimed::Port(port.number, claim.speech);
+            let since = self.since(&claim.gateway, claim.created, &claimed);
+            claim.created = claim.created.max(since.unwrap_or(claim.created));
+        }
+    }
+
+    /// How many claims are noted.
     pub fn len(&self) -> usize {
-        self.objects.values().map(|entry| entry.hosts.len()).sum()
+        self.objects.values().map(|entry| entry.claims.len()).sum()
     }
 
-    /// The changes since it was asked last.
-    pub fn settle(&mut self) -> ClaimsChange {
+    /// The changes since it was asked last, at a time in seconds since the epoch.
+    pub fn settle(&mut self, now: i64) -> ClaimsChange {
+        self.forget_left(now);
         let untold = std::mem::take(&mut self.untold);
         ClaimsChange {
             objects: untold.into_iter().map(|key| self.told(key)).collect(),
@@ -143,37 +182,52 @@ impl Late {
 
     fn told(&self, key: ObjectKey) -> LateClaims {
         let entry = self.objects.get(&key);
-        let hosts = entry.iter().flat_map(|entry| &entry.hosts);
+        let listed = |of: fn(&LateEntry) -> &BTreeMap<Claimed, i64>| {
+            let claims = entry.into_iter().flat_map(of);
+            claims.map(|(claimed, at)| (claimed.clone(), *at)).collect()
+        };
         LateClaims {
             created: entry.map_or(0, |entry| entry.created),
-            hosts: hosts.map(|(host, since)| (host.clone(), *since)).collect(),
+            claims: listed(|entry| &entry.claims),
+            left: listed(|entry| &entry.left),
             key,
         }
     }
 
-    /// Notes hosts of an object; returns whether its namespace is beyond the bound now.
-    pub fn insert(&mut self, key: &ObjectKey, created: i64, hosts: Vec<(Host, i64)>) -> bool {
-        let namespace = key.namespace();
-        if hosts.is_empty() || self.is_beyond(namespace) {
-            return false;
-        }
-        if self
-            .objects
-            .get(key)
-            .is_some_and(|it| it.created != created)
-        {
+    /// The record of an object of a creation, which is made where there is none.
+    fn entry(&mut self, key: &ObjectKey, created: i64) -> &mut LateEntry {
+        let known = self.objects.get(key);
+        if known.is_some_and(|it| it.created != created) {
             self.forget(key);
         }
-        let entry = self
-            .objects
+        self.objects
             .entry(key.clone())
             .or_insert_with(|| LateEntry {
                 created,
-                hosts: BTreeMap::new(),
-            });
+                claims: BTreeMap::new(),
+                left: BTreeMap::new(),
+            })
+    }
+
+    /// Notes claims of an object; returns whether its namespace is beyond the bound now.
+    pub fn insert(&mut self, key: &ObjectKey, created: i64, claims: Vec<(Claimed, i64)>) -> bool {
+        let namespace = key.namespace();
+        if claims.is_empty() || self.is_beyond(namespace) {
+            return false;
+        }
+        let entry = self.entry(key, created);
         let mut added = 0;
-        for (host, since) in hosts {
-            added += u64::from(entry.hosts.insert(host, since).is_none());
+        let mut back = Vec::new();
+        for (claimed, since) in claims {
+            if let Some(at) = entry.left.remove(&claimed) {
+                back.push((at, key.clone(), claimed.clone()));
+            }
+            added += u64::from(entry.claims.insert(claimed, since).is_none());
+        }
+        if let Some(left) = self.left.get_mut(namespace) {
+            back.iter().for_each(|it| {
+                left.remove(it);
+            });
         }
         self.untold.insert(key.clone());
         let count = self.counts.entry(namespace.into()).or_default();
@@ -185,41 +239,102 @@ impl Late {
         is_beyond
     }
 
-    /// Forgets hosts of an object that are not among these.
-    pub fn retain(&mut self, key: &ObjectKey, hosts: &BTreeSet<Host>) {
+    /// Notes that an object, of which something is noted, makes no other claims than these now.
+    pub fn retain(&mut self, key: &ObjectKey, all: &BTreeSet<Claimed>, now: i64) {
+        let Some(entry) = self.objects.get(key) else {
+            return;
+        };
+        let noted = entry.claims.keys();
+        let gone: Vec<Claimed> = noted.filter(|it| !all.contains(*it)).cloned().collect();
+        let created = entry.created;
+        for claimed in gone {
+            self.leave(key, created, (claimed, now));
+        }
+    }
+
+    /// Notes that an object does not make a claim any more, and since when.
+    pub fn leave(&mut self, key: &ObjectKey, created: i64, (claimed, at): (Claimed, i64)) {
+        let namespace = key.namespace();
+        if self.is_beyond(namespace) {
+            return;
+        }
+        let entry = self.entry(key, created);
+        let removed = usize::from(entry.claims.remove(&claimed).is_some());
+        let former = entry.left.insert(claimed.clone(), at);
+        let left = self.left.entry(namespace.into()).or_default();
+        if let Some(former) = former {
+            left.remove(&(former, key.clone(), claimed.clone()));
+        }
+        left.insert((at, key.clone(), claimed));
+        self.left_until = self.left_until.min(at.saturating_add(LEFT_SECONDS_MAX));
+        let first = (left.len() > LEFT_MAX).then(|| left.pop_first()).flatten();
+        self.untold.insert(key.clone());
+        self.count_off(namespace, removed);
+        if let Some((_, key, claimed)) = first {
+            self.forget_one(&key, &claimed);
+        }
+    }
+
+    /// Forgets what was left long ago.
+    fn forget_left(&mut self, now: i64) {
+        if now < self.left_until {
+            return;
+        }
+        let mut over = Vec::new();
+        self.left_until = i64::MAX;
+        self.left.retain(|_, left| {
+            while let Some((at, ..)) = left.first() {
+                let until = at.saturating_add(LEFT_SECONDS_MAX);
+                if until > now {
+                    self.left_until = self.left_until.min(until);
+                    break;
+                }
+                over.extend(left.pop_first());
+            }
+            !left.is_empty()
+        });
+        for (_, key, claimed) in over {
+            self.forget_one(&key, &claimed);
+        }
+    }
+
+    /// Forgets that an object left something, which is not among what its namespace left any more.
+    fn forget_one(&mut self, key: &ObjectKey, claimed: &Claimed) {
         let Some(entry) = self.objects.get_mut(key) else {
             return;
         };
-        let before = entry.hosts.len();
-        entry.hosts.retain(|host, _| hosts.contains(host));
-        let (is_empty, removed) = (entry.hosts.is_empty(), before - entry.hosts.len());
-        if is_empty {
+        entry.left.remove(claimed);
+        if entry.is_empty() {
             self.objects.remove(key);
         }
-        self.count_off(key, removed);
+        self.untold.insert(key.clone());
     }
 
     /// Forgets what is noted of an object.
     pub fn forget(&mut self, key: &ObjectKey) {
-        if let Some(entry) = self.objects.remove(key) {
-            self.count_off(key, entry.hosts.len());
-        }
-    }
-
-    fn count_off(&mut self, key: &ObjectKey, removed: usize) {
-        if removed == 0 {
+        self.found.remove(key);
+        let Some(entry) = self.objects.remove(key) else {
             return;
+        };
+        if let Some(left) = self.left.get_mut(key.namespace()) {
+            for (claimed, at) in entry.left {
+                left.remove(&(at, key.clone(), claimed));
+            }
         }
         self.untold.insert(key.clone());
-        if let Some(count) = self.counts.get_mut(key.namespace()) {
+        self.count_off(key.namespace(), entry.claims.len());
+    }
+
+    fn count_off(&mut self, namespace: &str, removed: usize) {
+        if let Some(count) = self.counts.get_mut(namespace) {
             *count = count.saturating_sub(removed as u64);
             if *count == 0 {
-                self.counts.remove(key.namespace());
+                self.counts.remove(namespace);
             }
         }
     }
 
-    /// Lets the objects of a namespace claim hosts after everybody else; returns whether that is
+    /// Lets the objects of a namespace make claims after everybody else; returns whether that is
     /// new.
     pub fn overrun(&mut self, namespace: &str) -> bool {
         if self.is_beyond(namespace) {
@@ -231,6 +346,7 @@ impl Late {
             self.objects.remove(&key);
             self.untold.insert(key);
         }
+        self.left.remove(namespace);
         self.counts.remove(namespace);
         let namespace: Arc<str> = namespace.into();
         self.beyond.insert(namespace.clone());
@@ -239,19 +355,74 @@ impl Late {
     }
 }
 
-impl NewlyClaimed {
-    /// The new claims among the hosts of two versions, where some that both name are named alike.
-    pub(crate) fn new(
-        named: BTreeSet<Host>,
-        hosts: BTreeSet<Host>,
-        is_same: impl Fn(&Host) -> bool,
-    ) -> Self {
-        let is_changed = |host: &&Host| !named.contains(*host) || !is_same(host);
-        NewlyClaimed {
-            changed: hosts.iter().filter(is_changed).cloned().collect(),
-            hosts,
-            named,
-            owned_none: false,
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use myriad_api::{ObjectKey, ObjectKind};
+    use myriad_model::Host;
+
+    use super::{Claimed, LEFT_MAX, LEFT_SECONDS_MAX, Late};
+
+    fn key() -> ObjectKey {
+        ObjectKey::new(ObjectKind::Ingress, "shop", "web")
+    }
+
+    fn host(number: usize) -> Claimed {
+        Claimed::Host(Host::parse(&format!("h{number}.test")).expect("a host"))
+    }
+
+    fn left(late: &Late) -> usize {
+        let all = late.all().objects;
+        all.iter().map(|it| it.left.len()).sum()
+    }
+
+    #[test]
+    fn what_was_left_is_remembered_for_a_while_and_not_as_a_claim() {
+        let mut late = Late::new(true, 10);
+        late.insert(&key(), 7, vec![(host(0), 100)]);
+        late.retain(&key(), &BTreeSet::new(), 200);
+        assert_eq!((late.len(), left(&late)), (0, 1));
+        assert_eq!(late.since(&key(), 7, &host(0)), None);
+        assert_eq!(late.settle(200 + LEFT_SECONDS_MAX - 1).objects.len(), 1);
+        assert_eq!(left(&late), 1);
+        let told = late.settle(200 + LEFT_SECONDS_MAX);
+        assert!(told.objects.len() == 1 && told.objects[0].is_empty());
+        assert!(late.objects.is_empty() && late.left.is_empty());
+        assert_eq!(late.left_until, i64::MAX);
+    }
+
+    #[test]
+    fn who_comes_back_left_nothing() {
+        let mut late = Late::new(true, 10);
+        late.insert(&key(), 7, vec![(host(0), 100)]);
+        late.retain(&key(), &BTreeSet::new(), 200);
+        late.insert(&key(), 7, vec![(host(0), 300)]);
+        assert_eq!((late.len(), left(&late)), (1, 0));
+        assert_eq!(late.since(&key(), 7, &host(0)), Some(300));
+        assert_eq!(late.since(&key(), 8, &host(0)), None);
+        late.settle(200 + LEFT_SECONDS_MAX);
+        assert_eq!(late.len(), 1);
+        late.forget(&key());
+        assert!(late.objects.is_empty() && late.counts.is_empty());
+    }
+
+    #[test]
+    fn of_what_a_namespace_left_the_last_is_remembered() {
+        let mut late = Late::new(true, 0);
+        for number in 0..LEFT_MAX + 3 {
+            late.insert(&key(), 7, vec![(host(number), 100)]);
         }
+        for number in 0..LEFT_MAX + 3 {
+            let at = 200 + i64::try_from(number).expect("a time");
+            late.leave(&key(), 7, (host(number), at));
+        }
+        let entry = &late.objects[&key()];
+        assert_eq!((entry.claims.len(), entry.left.len()), (0, LEFT_MAX));
+        assert!(!entry.left.contains_key(&host(2)) && entry.left.contains_key(&host(3)));
+        assert!(late.counts.is_empty());
+        assert!(late.overrun("shop") && late.left.is_empty() && late.objects.is_empty());
+        late.leave(&key(), 7, (host(0), 1));
+        assert!(late.objects.is_empty());
     }
 }

@@ -125,7 +125,8 @@ impl<T: Ord> Ledger<T> {
 }
 
 impl Engine {
-    /// Keeps the findings, wishes, issuers and rivals of a unit, in place of those that it had.
+    /// Keeps the findings, wishes, issuers, rivals and statuses of a unit, in place of those that
+    /// it had.
     pub(super) fn state(&mut self, id: UnitId, output: &mut Output) {
         let findings = std::mem::take(&mut output.findings);
         self.ledger.replace(id, limit(findings));
@@ -133,6 +134,8 @@ impl Engine {
         let issuers = std::mem::take(&mut output.issuers);
         self.issuers.replace(id, issuers);
         self.rivals.replace(id, std::mem::take(&mut output.rivals));
+        let statuses = std::mem::take(&mut output.statuses);
+        self.statuses.replace(id, statuses);
     }
 }
 

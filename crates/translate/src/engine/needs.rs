@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use myriad_model::Host;
+
 use super::Engine;
 use super::batch::Run;
 use super::stamp::{Slot, Stamp};
@@ -47,6 +49,9 @@ impl Engine {
             }
             for host in change.gained.iter().chain(&change.lost) {
                 self.mark_below(*host, run);
+            }
+            for host in &new {
+                self.mark_apex(*host, run);
             }
             self.mark_moved(&change.restamped, |it| &it.moved, run);
             return;
@@ -113,6 +118,22 @@ impl Engine {
             if below != id {
                 self.mark(below, true, run);
             }
+        }
+    }
+
+    /// Lets the host run that a new wildcard is right below: an issuer proves both by one record of
+    /// DNS, so that either says who has it once the other is there.
+    fn mark_apex(&self, id: UnitId, run: &mut Run) {
+        let host = self.units.get(id).map(Record::unit).and_then(Unit::host);
+        let suffix = host.and_then(|host| (self.rules.suffix_of)(host));
+        let name = suffix.and_then(|suffix| suffix.strip_prefix('.'));
+        let apex = name.and_then(|name| Host::parse(name).ok());
+        let Some(apex) = apex.filter(|_| self.settings.issuers.is_some()) else {
+            return;
+        };
+        let unit = (self.rules.host)(&apex);
+        if let Some(id) = self.units.find(&self.hasher, &unit) {
+            self.mark(id, true, run);
         }
     }
 

@@ -1,15 +1,18 @@
 //! The output of one run of a unit.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use myriad_api::Finding;
+use myriad_api::gateway::status::Status;
 use myriad_model::{Draft, Name, Origin, Resource, divide};
 
 use super::issuing::StatedIssuer;
+use super::ports::{PortClaim, PortKey};
 use super::rival::Rival;
+use super::stakes::Stake;
 use super::unit::Unit;
 use super::wish::Wish;
 
@@ -30,6 +33,16 @@ pub struct Output {
     pub issuers: Vec<StatedIssuer>,
     /// The namespaces that claim the host, where several do.
     pub rivals: Vec<Rival>,
+    /// Statuses of objects. They are the same in every view.
+    pub statuses: Vec<Status>,
+    /// Claims to seats, which are for all views: where they differ between those, all of them are
+    /// made.
+    pub stakes: Vec<Stake>,
+    /// The Gateways of Gateway API with proxies of their own where it has an effect, by
+    /// `namespace/name`. They are the same in every view.
+    pub entered: BTreeSet<Arc<str>>,
+    /// Claims to ports on the proxies of the view, of units that make some.
+    pub ports: BTreeMap<PortKey, PortClaim>,
     /// Findings that hold unless it is otherwise in another view: told where all views have
     /// it that the object concerns, or all where it concerns none.
     pub doubts: Vec<Finding>,

@@ -1,17 +1,19 @@
 //! Claims to ports, so that the winner is found without a walk over all Gateways.
 //!
 //! A number belongs to the realm of the oldest claim to it, at whatever address: two addresses may
-//! be one socket, or cover one another. Only claims of that realm make listeners there.
+//! be one socket, or cover one another. Only claims of that realm make listeners there. A claim is
+//! as old as its object, or as the edit by which the object came to the port.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use myriad_api::ObjectKey;
 use myriad_model::Name;
 
 use crate::settings::Settings;
-use crate::store::Fact;
+use crate::store::{Fact, FactHasher};
 
 /// A port that is no listener of the process' own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +22,8 @@ pub struct PortKey {
     pub number: u16,
     /// The address, where a server says one; otherwise that of the plain listener.
     pub bind: Option<IpAddr>,
+    /// Whether it is one of UDP, whose numbers are their own.
+    pub is_udp: bool,
 }
 
 /// A fact about a port that units read.
@@ -29,8 +33,8 @@ pub(crate) enum PortFact<'a> {
     Speech(&'a PortKey),
     /// The Gateway that has it.
     Owner(&'a PortKey),
-    /// The realm that has the number, at whatever address.
-    Number(u16),
+    /// The realm that has the number of TCP, or of UDP, at whatever address.
+    Number(u16, bool),
 }
 
 impl Fact for PortFact<'_> {
@@ -46,15 +50,20 @@ pub enum PortSpeech {
     Tls,
     /// Any bytes.
     Tcp,
+    /// Any datagrams.
+    Udp,
 }
 
-/// A Gateway's wish to have a port. The smallest wins: the oldest.
+/// A Gateway's wish to have a port. The smallest wins: that of the lowest order, and then the
+/// oldest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortClaim {
-    /// When the Gateway was created.
+    /// 1 of a ListenerSet, which yields to all Gateways, and 0 of others.
+    pub order: u8,
+    /// Since when the object claims the port: its creation, or a later version of it.
     pub created: i64,
-    /// The object, by `namespace/name`.
-    pub gateway: Arc<str>,
+    /// The object: a Gateway of either API, or a ListenerSet.
+    pub gateway: ObjectKey,
     /// The protocol of its first server there.
     pub speech: PortSpeech,
     /// Its realm, which shares numbers: its namespace, or nothing where everybody shares them.
@@ -76,6 +85,9 @@ impl PortKey {
 impl fmt::Display for PortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "port-{}", self.number)?;
+        if self.is_udp {
+            f.write_str("-udp")?;
+        }
         match self.bind {
             Some(address) => write!(f, "-{address}"),
             None => Ok(()),
@@ -96,12 +108,34 @@ impl PortSpeech {
         found.map(|(speech, _)| speech)
     }
 
+    /// Reads the word by which one is written down.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let known = [
+            PortSpeech::Http,
+            PortSpeech::Tls,
+            PortSpeech::Tcp,
+            PortSpeech::Udp,
+        ];
+        known.into_iter().find(|speech| speech.word() == word)
+    }
+
+    /// The word by which it is written down.
+    pub fn word(self) -> &'static str {
+        match self {
+            PortSpeech::Http => "http",
+            PortSpeech::Tls => "tls",
+            PortSpeech::Tcp => "tcp",
+            PortSpeech::Udp => "udp",
+        }
+    }
+
     /// The word for people.
     pub fn as_str(self) -> &'static str {
         match self {
             PortSpeech::Http => "plain HTTP",
             PortSpeech::Tls => "TLS",
             PortSpeech::Tcp => "plain TCP",
+            PortSpeech::Udp => "UDP",
         }
     }
 }
@@ -109,14 +143,17 @@ impl PortSpeech {
 /// The claims of all Gateways.
 #[derive(Default)]
 pub struct Ports {
-    numbers: BTreeMap<u16, NumberClaims>,
+    /// By number, of TCP and then of UDP.
+    numbers: BTreeMap<(u16, bool), NumberClaims>,
+    /// The claims of each object that makes any.
+    by_object: HashMap<ObjectKey, BTreeMap<PortKey, PortClaim>>,
 }
 
 /// The claims to one number.
 #[derive(Default)]
 struct NumberClaims {
-    /// At whatever address, the winner first.
-    all: BTreeSet<(PortClaim, PortKey)>,
+    /// At whatever address, the oldest first: to whom the number belongs has no order.
+    all: BTreeSet<(i64, PortClaim, PortKey)>,
     /// By address and realm, the winner first.
     seats: BTreeMap<PortKey, BTreeMap<Arc<str>, BTreeSet<PortClaim>>>,
 }
@@ -126,8 +163,8 @@ struct NumberClaims {
 pub struct PortChanges {
     /// Ports that somebody else has.
     pub keys: Vec<PortChange>,
-    /// Numbers that somebody else has.
-    pub numbers: Vec<u16>,
+    /// Numbers of TCP, or of UDP, that somebody else has.
+    pub numbers: Vec<(u16, bool)>,
 }
 
 /// The differences at a port after a Gateway has changed.
@@ -139,9 +176,33 @@ pub struct PortChange {
     pub is_speech: bool,
 }
 
+impl PortChanges {
+    /// The facts that differ.
+    pub(super) fn facts(&self, hasher: &FactHasher) -> Vec<u64> {
+        let numbers = self.numbers.iter();
+        let mut facts: Vec<u64> = numbers
+            .map(|(number, is_udp)| hasher.fact(PortFact::Number(*number, *is_udp)))
+            .collect();
+        for change in &self.keys {
+            facts.push(hasher.fact(PortFact::Owner(&change.key)));
+            if change.is_speech {
+                facts.push(hasher.fact(PortFact::Speech(&change.key)));
+            }
+        }
+        facts
+    }
+}
+
+impl PortKey {
+    /// The number, and whether it is of UDP: what realms share.
+    fn seat(&self) -> (u16, bool) {
+        (self.number, self.is_udp)
+    }
+}
+
 impl NumberClaims {
     fn owner(&self) -> Option<&PortClaim> {
-        self.all.first().map(|(claim, _)| claim)
+        self.all.first().map(|(_, claim, _)| claim)
     }
 
     /// The realm that has the number.
@@ -159,14 +220,15 @@ impl NumberClaims {
     }
 
     fn add(&mut self, key: &PortKey, claim: &PortClaim) {
-        self.all.insert((claim.clone(), key.clone()));
+        self.all.insert((claim.created, claim.clone(), key.clone()));
         let realms = self.seats.entry(key.clone()).or_default();
         let claims = realms.entry(claim.realm.clone()).or_default();
         claims.insert(claim.clone());
     }
 
     fn remove(&mut self, key: &PortKey, claim: &PortClaim) {
-        self.all.remove(&(claim.clone(), key.clone()));
+        self.all
+            .remove(&(claim.created, claim.clone(), key.clone()));
         let Some(realms) = self.seats.get_mut(key) else {
             return;
         };
@@ -206,7 +268,7 @@ impl NumberClaims {
         if owner.as_ref() == self.owner() {
             return;
         }
-        changes.numbers.extend(keys.first().map(|key| key.number));
+        changes.numbers.extend(keys.first().map(|key| key.seat()));
         let former = owner.as_ref().map(|claim| &claim.realm);
         if former != self.realm() {
             let others = self.seats.keys().filter(|key| !keys.contains(key));
@@ -220,25 +282,44 @@ impl NumberClaims {
 impl Ports {
     /// The winner of a port: the oldest claim there of the realm that has the number.
     pub fn winner(&self, key: &PortKey) -> Option<&PortClaim> {
-        self.numbers.get(&key.number)?.winner(key)
+        self.numbers.get(&key.seat())?.winner(key)
     }
 
-    /// The winner of a number: the oldest claim to it at whatever address.
-    pub fn owner(&self, number: u16) -> Option<&PortClaim> {
-        self.numbers.get(&number)?.owner()
+    /// The winner of a number of TCP, or of UDP: the oldest claim to it at whatever address.
+    pub fn owner(&self, number: u16, is_udp: bool) -> Option<&PortClaim> {
+        self.numbers.get(&(number, is_udp))?.owner()
     }
 
-    /// Replaces the claims of one Gateway, and returns what others have then.
-    pub fn replace(
+    /// The claims of an object.
+    pub fn of(&self, key: &ObjectKey) -> Option<&BTreeMap<PortKey, PortClaim>> {
+        self.by_object.get(key)
+    }
+
+    /// The objects that claim ports, in no order that has a meaning.
+    pub fn claimers(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.by_object.keys()
+    }
+
+    /// Replaces the claims of an object, and returns what others have then.
+    pub fn state(&mut self, key: &ObjectKey, new: BTreeMap<PortKey, PortClaim>) -> PortChanges {
+        let old = self.by_object.remove(key).unwrap_or_default();
+        let changes = self.replace(&old, &new);
+        if !new.is_empty() {
+            self.by_object.insert(key.clone(), new);
+        }
+        changes
+    }
+
+    fn replace(
         &mut self,
         old: &BTreeMap<PortKey, PortClaim>,
         new: &BTreeMap<PortKey, PortClaim>,
     ) -> PortChanges {
         let gone = old.keys().filter(|key| !new.contains_key(*key));
-        let mut differing: BTreeMap<u16, BTreeSet<&PortKey>> = BTreeMap::new();
+        let mut differing: BTreeMap<(u16, bool), BTreeSet<&PortKey>> = BTreeMap::new();
         for key in new.keys().chain(gone) {
             if old.get(key) != new.get(key) {
-                differing.entry(key.number).or_default().insert(key);
+                differing.entry(key.seat()).or_default().insert(key);
             }
         }
         let mut changes = PortChanges::default();
@@ -269,6 +350,8 @@ fn change(
 mod tests {
     use std::collections::BTreeMap;
 
+    use myriad_api::{ObjectKey, ObjectKind};
+
     use super::{PortChange, PortChanges, PortClaim, PortKey, PortSpeech, Ports};
 
     type Claims = BTreeMap<PortKey, PortClaim>;
@@ -277,14 +360,16 @@ mod tests {
         PortKey {
             number: 9_000,
             bind: bind.map(Into::into),
+            is_udp: false,
         }
     }
 
     /// The claims of a Gateway of a realm to the number, at addresses.
     fn claims(created: i64, realm: &str, speech: PortSpeech, binds: &[Option<[u8; 4]>]) -> Claims {
         let claim = PortClaim {
+            order: 0,
             created,
-            gateway: format!("{realm}/{created}").into(),
+            gateway: ObjectKey::new(ObjectKind::IstioGateway, realm, &created.to_string()),
             speech,
             realm: realm.into(),
         };
@@ -303,7 +388,7 @@ mod tests {
                 key: key(None),
                 is_speech,
             }],
-            numbers: vec![9_000],
+            numbers: vec![(9_000, false)],
         };
         let (mut ports, none) = (Ports::default(), Claims::new());
         let young = claims(9, "a", PortSpeech::Tls, &[None]);
@@ -319,6 +404,28 @@ mod tests {
         assert_eq!(ports.replace(&young, &none), change(true));
         assert_eq!(ports.winner(&key(None)), None);
         assert!(ports.numbers.is_empty());
+    }
+
+    #[test]
+    fn who_yields_within_a_realm_has_a_number_before_younger_ones_of_others() {
+        let mut ports = Ports::default();
+        let of_set = |created| {
+            let mut claims = claims(created, "a", PortSpeech::Http, &[None]);
+            claims.values_mut().for_each(|claim| claim.order = 1);
+            claims
+        };
+        let stated = |ports: &mut Ports, claims: Claims| {
+            let first = claims.values().next().map(|claim| claim.gateway.clone());
+            ports.state(&first.expect("a claim"), claims);
+        };
+        stated(&mut ports, of_set(2));
+        stated(&mut ports, claims(3, "b", PortSpeech::Tcp, &[None]));
+        assert_eq!(speech(&ports, &key(None)), Some(PortSpeech::Http));
+        stated(&mut ports, claims(4, "a", PortSpeech::Tls, &[None]));
+        assert_eq!(speech(&ports, &key(None)), Some(PortSpeech::Tls));
+        let first = ports.of(&ports.owner(9_000, false).expect("an owner").gateway);
+        assert_eq!(first.map(BTreeMap::len), Some(1));
+        assert_eq!(ports.claimers().count(), 3);
     }
 
     #[test]
@@ -341,6 +448,7 @@ mod tests {
         assert_eq!((changes.keys.len(), changes.numbers.len()), (2, 1));
         assert_eq!(speech(&ports, &all), None);
         assert_eq!(speech(&ports, &one), Some(PortSpeech::Tcp));
-        assert_eq!(ports.owner(9_000).map(|claim| claim.created), Some(2));
+        assert_eq!(ports.owner(9_000, false).map(|it| it.created), Some(2));
+        assert_eq!(ports.owner(9_000, true), None);
     }
 }

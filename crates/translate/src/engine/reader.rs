@@ -17,10 +17,12 @@ use myriad_model::Host;
 use super::Shared;
 use super::allowance::{Allowances, Beyond};
 use super::choosing::{Choosing, LookedAtFact};
+use super::claimed::Claimed;
 use super::late::Late;
 use super::meanings::Meanings;
 use super::memory::Remembered;
 use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
+use super::stakes::{SeatFact, StakeClaim, Stakes};
 use super::stamp::Stamp;
 use super::tally::{Tally, TallyFact};
 use super::unit::{Unit, UnitId};
@@ -53,6 +55,8 @@ pub struct Surroundings<'a> {
     pub choosing: &'a Choosing,
     /// Hosts that objects came to after their creation.
     pub late: &'a Late,
+    /// The claims of units to seats.
+    pub stakes: &'a Stakes,
     /// The units of objects that own none of the hosts that they claim.
     pub owning_none: &'a HashSet<UnitId>,
     /// The meanings of wildcards to the hosts below them.
@@ -201,10 +205,23 @@ impl<'a> Reader<'a> {
     /// Since when an object claims a host, if not since its creation. It changes with the object,
     /// and hosts run when they are told otherwise, so that no fact is noted.
     pub fn late_since(&self, meta: &Meta, host: &Host) -> Option<i64> {
-        self.around.late.since(meta, host)
+        if !self.is_late(&meta.key) {
+            return None;
+        }
+        self.claimed_since(meta, &Claimed::Host(host.clone()))
     }
 
-    /// Whether the objects of a namespace claim hosts after everybody else. As above.
+    /// The same of any claim.
+    pub fn claimed_since(&self, meta: &Meta, claimed: &Claimed) -> Option<i64> {
+        self.around.late.since(&meta.key, meta.created, claimed)
+    }
+
+    /// Whether an object may make some claim since later than its creation. As above.
+    pub fn is_late(&self, key: &ObjectKey) -> bool {
+        self.around.late.is_late(key)
+    }
+
+    /// Whether the objects of a namespace make claims after everybody else. As above.
     pub fn is_youngest(&self, namespace: &str) -> bool {
         self.around.late.is_beyond(namespace)
     }
@@ -226,6 +243,19 @@ impl<'a> Reader<'a> {
     /// fact is noted.
     pub fn needers(&self) -> impl Iterator<Item = &'a Unit> + use<'a> {
         self.needers_of(self.unit)
+    }
+
+    /// Whether objects of several namespaces need the one that runs, in whatever views, where there
+    /// are several views. It runs again when they change, so no fact is noted.
+    pub fn is_needed_by_several(&self) -> bool {
+        if self.around.views.is_single() {
+            return false;
+        }
+        let units = self.around.units;
+        let needers = units.needers(self.unit).into_iter();
+        let mut namespaces = needers.filter_map(|id| units.get(id)?.unit().namespace());
+        let first = namespaces.next();
+        namespaces.any(|namespace| Some(namespace) != first)
     }
 
     /// Whether another unit, which may not be there, needs the one that runs, in the view. Views
@@ -274,10 +304,36 @@ impl<'a> Reader<'a> {
         self.view.port(port).cloned()
     }
 
-    /// The object that has a number, at whatever address.
-    pub fn number_owner(&mut self, number: u16) -> Option<PortClaim> {
-        self.read(PortFact::Number(number));
-        self.view.port_number(number).cloned()
+    /// The object that has the number of a port, at whatever address.
+    pub fn number_owner(&mut self, port: &PortKey) -> Option<PortClaim> {
+        self.read(PortFact::Number(port.number, port.is_udp));
+        self.view.port_number(port.number, port.is_udp).cloned()
+    }
+
+    /// The claim that has a seat.
+    pub fn seat(&mut self, seat: u64) -> Option<StakeClaim> {
+        self.read(SeatFact::First(seat));
+        self.around.stakes.first(seat).cloned()
+    }
+
+    /// How many claims to a seat there are.
+    pub fn seat_count(&mut self, seat: u64) -> usize {
+        self.read(SeatFact::Count(seat));
+        self.around.stakes.count(seat)
+    }
+
+    /// The first claims to a seat, in their order, as many as are asked for.
+    pub fn first_claims(&mut self, seat: u64, max: usize) -> Vec<StakeClaim> {
+        self.read(SeatFact::All(seat));
+        let claims = self.around.stakes.all(seat).take(max);
+        claims.cloned().collect()
+    }
+
+    /// Whether a claim is, or would be, among so many first ones to a seat, at least
+    /// [`super::CROWD_MIN`] of them.
+    pub fn is_within(&mut self, seat: u64, claim: &StakeClaim, max: usize) -> bool {
+        self.read(SeatFact::Crowd(seat));
+        self.around.stakes.is_within(seat, claim, max)
     }
 
     /// Whether the view may connect to destinations that no object names.

@@ -8,8 +8,8 @@ use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::Host;
 
 use super::allowance::Amounts;
+use super::claimed::NewlyClaimed;
 use super::copies::Weight;
-use super::late::NewlyClaimed;
 use super::output::Output;
 use super::reader::Reader;
 use super::scope::Scope;
@@ -32,7 +32,7 @@ pub(crate) struct Rules {
     pub found_under: FoundUnder,
     /// Adds what differs between an object and its successor, either of which may be absent.
     pub touch: fn(&Scene<'_>, &ObjectKey, States<'_>, &mut Touched),
-    /// The unit that an object is there with, for kinds that claim hosts.
+    /// The unit that an object is there with, for kinds that make claims.
     pub claimant: fn(&ObjectKey) -> Option<Unit>,
     /// The claims of an object, and those of them that may be new.
     pub newly_claimed: fn(&Object, &Object, &Settings) -> NewlyClaimed,
@@ -118,7 +118,7 @@ pub(crate) struct Dialect {
     pub touch: fn(&Scene<'_>, &ObjectKey, States<'_>, &mut Touched),
     /// The facts under which an object is found that is not found by its key alone.
     pub found_under: FoundUnder,
-    /// The unit that an object is there with, for kinds that claim hosts.
+    /// The unit that an object is there with, for kinds that make claims.
     pub claimant: fn(&ObjectKey) -> Option<Unit>,
     /// The claims of an object, and those of them that may be new.
     pub newly_claimed: fn(&Object, &Object, &Settings) -> Option<NewlyClaimed>,
@@ -157,6 +157,8 @@ pub(crate) struct Touched {
     pub facts: Vec<u64>,
     /// The unit that bears the object's name and reads it whole, which needs no fact to say so.
     pub unit: Option<Unit>,
+    /// Further units of the object, which are there with it as well.
+    pub beside: Vec<Unit>,
     /// The same for what the object is to sidecars, with the namespaces that it is exported to;
     /// none for all.
     pub reachable: Option<(Unit, Exported)>,

@@ -1,19 +1,19 @@
 //! One batch: which units run, in which order, and what becomes of their outputs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use myriad_api::{self as api, Object, ObjectKind};
+use myriad_api::{self as api, Object, ObjectKey, ObjectKind};
 
 use super::Engine;
 use super::batch::Run;
 use super::drawn::{self, Drawn};
 use super::output::Output;
-use super::ports::PortFact;
+use super::ports::{PortClaim, PortKey};
 use super::postponed::WOKEN_MAX;
 use super::reader::{Moment, Reader, Surroundings};
 use super::revisit::Parting;
-use super::rules::{Exported, Scene, States, Touched};
+use super::rules::{Exported, Scene, Touched};
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::tally::TallyFact;
 use super::turning::Drawing;
@@ -59,7 +59,7 @@ impl Engine {
         touched.facts.dedup();
         let ports = touched.unit.as_ref().and_then(|unit| unit.kind().ports);
         if let Some(ports) = ports {
-            self.claim_ports(ports, (before, after), &mut touched.facts);
+            self.claim_ports(ports, key, after, &mut touched.facts);
         }
         self.wake(&touched.facts, key.namespace(), run);
         if let Some((unit, exported)) = touched.reachable {
@@ -68,16 +68,15 @@ impl Engine {
         if touched.is_scope {
             self.visit_scopes(key.namespace());
         }
-        let Some(unit) = touched.unit else {
-            return;
-        };
-        if new.is_some() && unit.own_kind().is_some() {
-            self.root(unit, run);
-        } else if let Some(id) = self.units.find(&self.hasher, &unit) {
-            run.add(unit, id, true);
-            if touched.needers {
-                for needer in self.units.needers(id) {
-                    self.mark(needer, true, run);
+        for unit in touched.unit.into_iter().chain(touched.beside) {
+            if new.is_some() && unit.own_kind().is_some() {
+                self.root(unit, run);
+            } else if let Some(id) = self.units.find(&self.hasher, &unit) {
+                run.add(unit, id, true);
+                if touched.needers {
+                    for needer in self.units.needers(id) {
+                        self.mark(needer, true, run);
+                    }
                 }
             }
         }
@@ -85,7 +84,7 @@ impl Engine {
 
     /// Marks the units that read facts about an object of a namespace. Of those of other namespaces
     /// the first are marked, and the rest is postponed.
-    fn wake(&mut self, facts: &[u64], namespace: &str, run: &mut Run) {
+    pub(super) fn wake(&mut self, facts: &[u64], namespace: &str, run: &mut Run) {
         let mut ids = Vec::new();
         for fact in facts {
             for id in self.units.readers(*fact) {
@@ -109,29 +108,70 @@ impl Engine {
         }
     }
 
-    /// Notes the ports that a changed object claims, and adds the facts about them that differ.
-    fn claim_ports(&mut self, claims: PortClaims, states: States<'_>, facts: &mut Vec<u64>) {
-        let (old, new) = states;
+    /// Notes the ports that an object claims now, and adds the facts about them that differ.
+    pub(super) fn claim_ports(
+        &mut self,
+        claims: PortClaims,
+        key: &ObjectKey,
+        object: Option<&Object>,
+        facts: &mut Vec<u64>,
+    ) {
         for slot in self.views.of_gateways().clone().iter() {
             let Some(standing) = self.views.get_mut(slot) else {
                 continue;
             };
-            let view = &standing.view;
-            let of = |object: Option<&Object>| match object {
-                Some(object) => claims(object, view, &self.settings),
+            let mut claims = match object {
+                Some(object) => claims(object, &standing.view, &self.settings),
                 None => BTreeMap::new(),
             };
-            let (old, new) = (of(old), of(new));
-            let changes = standing.ports.replace(&old, &new);
-            let numbers = changes.numbers.iter();
-            facts.extend(numbers.map(|number| self.hasher.fact(PortFact::Number(*number))));
-            for change in changes.keys {
-                facts.push(self.hasher.fact(PortFact::Owner(&change.key)));
-                if change.is_speech {
-                    facts.push(self.hasher.fact(PortFact::Speech(&change.key)));
-                }
+            self.late.age(&mut claims);
+            let changes = standing.ports.state(key, claims);
+            facts.extend(changes.facts(&self.hasher));
+        }
+    }
+
+    /// Notes the ports that a unit claims in a view, in place of those that it did, and lets those
+    /// run that read who has them.
+    fn settle_ports(
+        &mut self,
+        (unit, id): (&Unit, UnitId),
+        slots: &Stamp,
+        claims: &BTreeMap<PortKey, PortClaim>,
+        run: &mut Run,
+    ) {
+        let key = unit.object_key().filter(|_| unit.kind().claims_ports);
+        let Some(key) = key else {
+            return;
+        };
+        let mut claims = claims.clone();
+        self.late.age(&mut claims);
+        let mut facts = Vec::new();
+        for slot in slots.iter() {
+            if let Some(standing) = self.views.get_mut(slot) {
+                let changes = standing.ports.state(&key, claims.clone());
+                facts.extend(changes.facts(&self.hasher));
             }
         }
+        self.wake_by(id, &facts, run);
+    }
+
+    /// Notes the single Gateways that a unit enters, in place of those that it did, and returns
+    /// their views that it was not translated for because it did not.
+    fn enter(&mut self, id: UnitId, wanted: &Stamp, output: &mut Output) -> Vec<Slot> {
+        let gateways = std::mem::take(&mut output.entered);
+        let known = self.entered.get(&id);
+        if known.map_or(gateways.is_empty(), |known| *known == gateways) {
+            return Vec::new();
+        }
+        let views = gateways
+            .iter()
+            .map(|gateway| self.views.of_gateway(gateway));
+        let views = views.fold(Stamp::EMPTY, |all, own| all.union(&own));
+        match gateways.is_empty() {
+            true => self.entered.remove(&id),
+            false => self.entered.insert(id, gateways),
+        };
+        views.minus(wanted).iter().collect()
     }
 
     /// Marks the units whose deadline has passed.
@@ -254,6 +294,12 @@ impl Engine {
             Viewers::Gateways => views.of_gateways().clone(),
             Viewers::Sidecars => views.of_sidecars().clone(),
             Viewers::All => views.all().clone(),
+            Viewers::Main => Stamp::MAIN,
+            Viewers::Entered => {
+                let entered = self.entered.get(&id).into_iter().flatten();
+                let entered = entered.map(|gateway| views.of_gateway(gateway));
+                entered.fold(views.of_gateways().clone(), |all, own| all.union(&own))
+            }
             Viewers::Namespace => match unit.namespace().unwrap_or_default() {
                 root if root == self.settings.root_namespace() => views.all().clone(),
                 // Gateways tell of those that are for nobody.
@@ -279,6 +325,8 @@ impl Engine {
             self.note_served(unit, id, !output.needs.is_empty(), run);
             let meaning = output.meaning.take();
             self.settle_meaning(unit, id, vec![(Stamp::MAIN, meaning)], run);
+            self.settle_ports((unit, id), &Stamp::MAIN, &output.ports, run);
+            drop(self.enter(id, &Stamp::MAIN, &mut output));
             self.settle(id, facts.into(), (output, None), run);
             return;
         }
@@ -286,7 +334,8 @@ impl Engine {
         let mut outputs: Vec<(Stamp, Output)> = Vec::new();
         let mut facts = Vec::new();
         let wanted = self.wanted(unit, id);
-        for slot in wanted.iter() {
+        let mut slots: VecDeque<Slot> = wanted.iter().collect();
+        while let Some(slot) = slots.pop_front() {
             // One that is gone may still be wanted for, until its needers have run.
             if self.views.get(slot).is_none() {
                 continue;
@@ -304,7 +353,8 @@ impl Engine {
                 self.begin_turning(id, &wanted, Some((slot, drawing)), run);
                 return;
             }
-            let (output, read, steps) = drawing;
+            let (mut output, read, steps) = drawing;
+            slots.extend(self.enter(id, &wanted, &mut output));
             classes.insert(steps, outputs.len());
             outputs.push((Stamp::one(slot), output));
             facts.extend(read);
@@ -321,6 +371,10 @@ impl Engine {
         let meanings = outputs.iter_mut();
         let meanings = meanings.map(|(stamp, output)| (stamp.clone(), output.meaning.take()));
         self.settle_meaning(unit, id, meanings.collect(), run);
+        for (stamp, output) in &mut outputs {
+            let ports = std::mem::take(&mut output.ports);
+            self.settle_ports((unit, id), stamp, &ports, run);
+        }
         let views: Vec<Stamp> = outputs.iter().map(|(stamp, _)| stamp.clone()).collect();
         let of_sidecars = self.views.of_sidecars();
         let is_kept = views.iter().any(|views| views.meets(of_sidecars));
@@ -396,6 +450,7 @@ impl Engine {
             tally: &self.tally,
             choosing: &self.choosing,
             late: &self.late,
+            stakes: &self.stakes,
             owning_none: &self.owning_none,
             meanings: &self.meanings,
             now: self.now,
@@ -434,6 +489,11 @@ impl Engine {
     /// Takes a unit that nobody needs out, with all that it made.
     pub(super) fn vanish(&mut self, id: UnitId, run: &mut Run) {
         self.end_turning(id);
+        if let Some(unit) = self.units.get(id).map(|record| record.unit().clone()) {
+            let views = self.wanted(&unit, id);
+            self.settle_ports((&unit, id), &views, &BTreeMap::new(), run);
+        }
+        self.entered.remove(&id);
         let drawn = (!self.views.is_single()).then(Drawn::default);
         self.settle(id, Box::default(), (Output::default(), drawn), run);
         self.partings.set(id, None);

@@ -1,7 +1,9 @@
 //! The fate of the output of a unit: its facts, its findings, what it needs, and its resources in
 //! each view that sees them.
 
-use myriad_model::{Endpoints, Key, Kind, Name, Resource, Route, Routes, SealedArc, Value};
+use myriad_model::{
+    Balancer, Endpoints, HashTable, Key, Kind, Name, Resource, Route, Routes, SealedArc, Value,
+};
 
 use super::Engine;
 use super::batch::Run;
@@ -9,6 +11,7 @@ use super::drawn::Drawn;
 use super::meanings::Meanings;
 use super::output::{Meaning, Output};
 use super::sealing::has_parts;
+use super::stakes::Stake;
 use super::stamp::{MAIN_SLOT, Stamp};
 use super::unit::{Unit, UnitId};
 
@@ -47,6 +50,7 @@ impl Engine {
         self.units.set_facts(id, facts);
         self.units.set_deadline(id, output.deadline);
         self.state(id, &mut output);
+        self.settle_stakes(id, std::mem::take(&mut output.stakes), run);
         let (needs, resources) = match drawn {
             Some(Drawn {
                 views,
@@ -58,6 +62,23 @@ impl Engine {
         };
         self.settle_needs(id, output.needs, needs, run);
         self.settle_resources(id, output.resources, resources, run);
+    }
+
+    /// Keeps the claims of a unit to seats, in place of those that it had, and lets those run that
+    /// read what is other then.
+    fn settle_stakes(&mut self, id: UnitId, stakes: Vec<Stake>, run: &mut Run) {
+        let facts = self.stakes.state(&self.hasher, id, stakes);
+        self.wake_by(id, &facts, run);
+    }
+
+    /// Lets those run that read facts which a unit has changed.
+    pub(super) fn wake_by(&mut self, id: UnitId, facts: &[u64], run: &mut Run) {
+        if facts.is_empty() {
+            return;
+        }
+        let record = self.units.get(id);
+        let namespace: Box<str> = record.map(|it| it.namespace().into()).unwrap_or_default();
+        self.wake(facts, &namespace, run);
     }
 
     fn settle_resources(
@@ -73,6 +94,7 @@ impl Engine {
         let former = record.outputs();
         reuse_names(record.routes(), &mut resources);
         let (routes, rest) = kept_names(record.unit(), &resources);
+        let (slots, before) = (table_slots(&resources), run.work.resources_changed);
         self.share_parts(&mut resources);
         match stamps {
             None if has_parts(&resources) => {
@@ -90,6 +112,9 @@ impl Engine {
                 self.parts.count(changes);
             }
             Some(stamps) => self.settle_views(id, &former, resources, stamps, run),
+        }
+        if run.work.resources_changed > before {
+            run.work.table_slots += slots;
         }
         self.units.set_outputs(id, routes.into(), rest.into());
     }
@@ -145,6 +170,23 @@ impl Engine {
         }
         self.units.set_seen(id, views);
     }
+}
+
+/// The slots of the hash table that a proxy makes of an upstream among resources.
+fn table_slots(resources: &[(Name, Resource)]) -> u64 {
+    let slots = resources.iter().filter_map(|(_, resource)| {
+        let Value::Upstream(upstream) = &resource.value else {
+            return None;
+        };
+        match &upstream.options.as_deref()?.balancer {
+            Balancer::Hash(hash) => match hash.table {
+                HashTable::Ring(slots) | HashTable::Maglev(slots) => Some(u64::from(slots)),
+            },
+            _ => None,
+        }
+    });
+    // What differs between views is made once by each proxy.
+    slots.max().unwrap_or(0)
 }
 
 /// An unchanged route keeps the one allocation of its name that the snapshot shares.

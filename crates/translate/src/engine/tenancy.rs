@@ -72,8 +72,9 @@ impl Engine {
         let beyond: Vec<ObjectKey> = beyond.collect();
         beyond.into_iter().for_each(|key| self.readmitted.add(key));
         self.allowances.forget_rows(&quotas);
-        let is_concerned =
-            |namespace: &str| quotas(namespace) || tenants.lists_differ(&former, namespace);
+        let lists = |namespace: &str| tenants.lists_differ(&former, namespace);
+        self.claim_ports_again(&lists);
+        let is_concerned = |namespace: &str| quotas(namespace) || lists(namespace);
         let units = self.units.iter_ids();
         let concerned = units.filter(|(id, record)| self.concerns(*id, record, &is_concerned));
         let concerned: Vec<UnitId> = concerned.map(|(id, _)| id).collect();

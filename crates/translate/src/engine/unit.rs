@@ -68,8 +68,12 @@ pub struct UnitKind {
     pub has_status: bool,
     /// The ports that an object claims on the proxies of a view.
     pub ports: Option<PortClaims>,
+    /// Whether a unit makes such claims itself, in the views that it is translated for.
+    pub claims_ports: bool,
     /// The fact of an object and a host that others read for how long it claims the host.
     pub claim_fact: Option<fn(&FactHasher, &str, &Host) -> u64>,
+    /// The seat that its units claim for a name, where an object claims names and no hosts.
+    pub claim_seat: Option<fn(&FactHasher, &Host) -> u64>,
     /// Whether it may run after the batch that marked it, where that takes too long: nothing that
     /// ran needs what it makes, but for what it made before.
     pub may_wait: bool,
@@ -119,12 +123,16 @@ pub enum Viewers {
     NeededAndIngress,
     /// Views that answer for Ingresses.
     Ingress,
-    /// Views of gateways.
+    /// Views of gateways, but for those of single Gateways of Gateway API.
     Gateways,
     /// Views of sidecars.
     Sidecars,
     /// All views.
     All,
+    /// The main view, whatever others there are: of what is the same in all of them.
+    Main,
+    /// Views of gateways, and those of single Gateways of Gateway API that it says it enters.
+    Entered,
     /// Views of the namespace of its object, and those of gateways; of the root namespace, all.
     Namespace,
     /// Sidecars that may reach its object.
@@ -174,7 +182,9 @@ impl UnitKind {
             bond: Bond::NONE,
             has_status: false,
             ports: None,
+            claims_ports: false,
             claim_fact: None,
+            claim_seat: None,
             may_wait: false,
             in_turns: false,
             parts_alone: false,
@@ -236,6 +246,14 @@ impl Unit {
     pub fn host(&self) -> Option<&Host> {
         match &self.key {
             UnitKey::Host(host) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// The port of gateways that is its key.
+    pub fn port(&self) -> Option<&PortKey> {
+        match &self.key {
+            UnitKey::Port(port) => Some(port),
             _ => None,
         }
     }

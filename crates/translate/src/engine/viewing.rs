@@ -227,9 +227,10 @@ impl Engine {
         self.run = run;
     }
 
-    /// The listeners that every gateway has. The default certificate is for Ingresses.
+    /// The listeners that every gateway has but those of one Gateway alone. The default certificate
+    /// is for Ingresses.
     pub(super) fn listeners(&self, role: Role) -> Vec<(Name, Resource)> {
-        if role == Role::Sidecar {
+        if matches!(role, Role::Sidecar | Role::Dedicated) {
             return Vec::new();
         }
         let listener = |address, tls, default_certificate| Resource {
@@ -244,7 +245,7 @@ impl Engine {
         };
         let default_certificate = match role {
             Role::Ingress => self.shared.default_certificate.clone(),
-            Role::Gateway | Role::Sidecar => None,
+            Role::Gateway | Role::Dedicated | Role::Sidecar => None,
         };
         let https = listener(self.settings.https, true, default_certificate);
         vec![
@@ -277,7 +278,8 @@ impl Engine {
     /// Claims the ports on the proxies of a new gateway. A walk over all units.
     fn claim_all_ports(&mut self, slot: Slot) {
         let mut claims = Vec::new();
-        let Some(view) = self.views.get(slot).map(|standing| &standing.view) else {
+        let view = self.views.get(slot).map(|standing| &standing.view);
+        let Some(view) = view.filter(|view| view.role != Role::Dedicated) else {
             return;
         };
         for record in self.units.iter() {
@@ -286,12 +288,14 @@ impl Engine {
                 continue;
             };
             if let Some(object) = self.objects.get(&self.hasher, kind, id) {
-                claims.push(of(&object, view, &self.settings));
+                let mut of_object = of(&object, view, &self.settings);
+                self.late.age(&mut of_object);
+                claims.push((object.key().clone(), of_object));
             }
         }
         if let Some(standing) = self.views.get_mut(slot) {
-            for claims in claims {
-                standing.ports.replace(&BTreeMap::new(), &claims);
+            for (key, claims) in claims {
+                standing.ports.state(&key, claims);
             }
         }
     }
@@ -308,9 +312,11 @@ impl Engine {
             let unit = record.unit();
             let is_root = match unit.viewers(&self.settings) {
                 Viewers::Ingress | Viewers::NeededAndIngress => is_ingress,
-                Viewers::All | Viewers::Namespace => true,
+                Viewers::All => true,
+                Viewers::Namespace | Viewers::Entered => self.wanted(unit, id).has(slot),
                 Viewers::Reaching | Viewers::Sidecars => is_sidecar,
                 Viewers::Gateways => is_gateway && unit.own_kind().is_some(),
+                Viewers::Main => slot == MAIN_SLOT,
                 Viewers::Needed | Viewers::Workload => false,
             };
             // As long as there is one view it is not noted what is for it: all is.

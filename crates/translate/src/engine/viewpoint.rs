@@ -48,8 +48,8 @@ pub enum Question {
     Namespace,
     /// The owner of a port.
     Port(PortKey),
-    /// The owner of a number, at whatever address.
-    PortNumber(u16),
+    /// The owner of a number of TCP, or of UDP, at whatever address.
+    PortNumber(u16, bool),
     /// Whether its namespace has rules for a host or wildcard.
     HasRules(Box<str>),
     /// Whether its namespace has a ServiceEntry for a host or wildcard as it is written.
@@ -62,6 +62,8 @@ pub enum Question {
     IsSidecar,
     /// Whether it answers for Ingresses.
     IsIngress,
+    /// Whether it is of one Gateway of Gateway API alone.
+    IsDedicated,
     /// Whether it imports a host of a namespace at a port.
     Imports(Box<str>, Box<str>, u16),
     /// Whether it may connect to whom no object names; none where its scope does not say so.
@@ -144,10 +146,13 @@ impl<'a> Viewpoint<'a> {
         claim
     }
 
-    /// The owner of a number on its proxies, at whatever address.
-    pub fn port_number(&self, number: u16) -> Option<&'a PortClaim> {
-        let claim = self.standing.ports.owner(number);
-        self.note(|| (Question::PortNumber(number), Answer::Port(claim.cloned())));
+    /// The owner of a number on its proxies, of TCP or of UDP, at whatever address.
+    pub fn port_number(&self, number: u16, is_udp: bool) -> Option<&'a PortClaim> {
+        let claim = self.standing.ports.owner(number, is_udp);
+        self.note(|| {
+            let question = Question::PortNumber(number, is_udp);
+            (question, Answer::Port(claim.cloned()))
+        });
         claim
     }
 
@@ -180,6 +185,18 @@ impl<'a> Viewpoint<'a> {
         let is = self.standing.view.role == Role::Ingress;
         self.note(|| (Question::IsIngress, Answer::Is(is)));
         is
+    }
+
+    /// Whether it is of one Gateway of Gateway API alone.
+    pub fn is_dedicated(&self) -> bool {
+        let is = self.standing.view.role == Role::Dedicated;
+        self.note(|| (Question::IsDedicated, Answer::Is(is)));
+        is
+    }
+
+    /// Whether an Istio Gateway with this selector is for it.
+    pub fn has_servers(&self, selector: &Labels) -> bool {
+        self.has_labels(selector) && !self.is_dedicated()
     }
 
     /// Whether its scope lets it reach a port of a host of a namespace. Where that
@@ -244,12 +261,15 @@ impl<'a> Viewpoint<'a> {
             Question::Declares(pattern) => Answer::Is(declares(&view.namespace, pattern)),
             Question::Namespace => Answer::Namespace(view.namespace.clone()),
             Question::Port(key) => Answer::Port(standing.ports.winner(key).cloned()),
-            Question::PortNumber(number) => Answer::Port(standing.ports.owner(*number).cloned()),
+            Question::PortNumber(number, is_udp) => {
+                Answer::Port(standing.ports.owner(*number, *is_udp).cloned())
+            }
             Question::HasRules(pattern) => Answer::Is(has_rules(&view.namespace, pattern)),
             Question::IsNeeded(needer, need) => Answer::Is(is_needed(*needer, *need)),
             Question::IsNeededBy(needer, need) => Answer::Is(is_needed_by(needer, *need)),
             Question::IsSidecar => Answer::Is(view.role == Role::Sidecar),
             Question::IsIngress => Answer::Is(view.role == Role::Ingress),
+            Question::IsDedicated => Answer::Is(view.role == Role::Dedicated),
             Question::Imports(namespace, host, port) => {
                 Answer::Is(imports(standing, namespace, host, *port))
             }

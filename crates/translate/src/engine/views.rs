@@ -44,6 +44,8 @@ pub struct Views {
     free: BTreeSet<Slot>,
     namespaces: Sets<Box<str>>,
     workloads: Sets<Workload>,
+    /// Views of single Gateways of Gateway API, by `namespace/name`.
+    dedicated: Sets<Box<str>>,
     /// Sidecars by the namespaces of which they may reach anything.
     importers: Sets<Box<str>>,
     /// Sidecars that may reach anything of any namespace.
@@ -112,6 +114,7 @@ impl Views {
             free: BTreeSet::new(),
             namespaces: Sets(BTreeMap::new()),
             workloads: Sets(BTreeMap::new()),
+            dedicated: Sets(BTreeMap::new()),
             importers: Sets(BTreeMap::new()),
             importers_of_all: Stamp::EMPTY,
         };
@@ -139,7 +142,7 @@ impl Views {
         &self.ingress
     }
 
-    /// The views of gateways.
+    /// The views of gateways, but for those of single Gateways of Gateway API.
     pub fn of_gateways(&self) -> &Stamp {
         &self.gateways
     }
@@ -154,6 +157,11 @@ impl Views {
         self.workloads.get(workload)
     }
 
+    /// The views of a single Gateway of Gateway API, by its `namespace/name`.
+    pub fn of_gateway(&self, id: &str) -> Stamp {
+        self.dedicated.get(id)
+    }
+
     /// The views of a namespace.
     pub fn of_namespace(&self, namespace: &str) -> Stamp {
         self.namespaces.get(namespace)
@@ -164,7 +172,7 @@ impl Views {
         self.importers_of_all.union(&self.importers.get(namespace))
     }
 
-    /// The gateways.
+    /// The same gateways.
     pub fn gateways(&self) -> impl Iterator<Item = &Standing> {
         self.gateways.iter().filter_map(|slot| self.get(slot))
     }
@@ -235,14 +243,18 @@ impl Views {
         self.all.insert(slot);
         self.names.insert(view.name.clone(), slot);
         self.namespaces.insert(view.namespace.clone(), slot);
+        if let Some(gateway) = view.gateway() {
+            self.dedicated.insert(gateway, slot);
+        }
         let role = view.role;
         if role == Role::Sidecar {
             self.workloads.insert(Workload::of(&view), slot);
             self.importers_of_all.insert(slot);
         }
+        let is_gateway = matches!(role, Role::Ingress | Role::Gateway);
         for (stamp, is_in) in [
             (&mut self.ingress, role == Role::Ingress),
-            (&mut self.gateways, role != Role::Sidecar),
+            (&mut self.gateways, is_gateway),
             (&mut self.sidecars, role == Role::Sidecar),
         ] {
             match is_in {
@@ -325,6 +337,9 @@ impl Views {
         };
         let view = &standing.view;
         self.namespaces.remove(&view.namespace, slot);
+        if let Some(gateway) = view.gateway() {
+            self.dedicated.remove(&gateway, slot);
+        }
         if view.role == Role::Sidecar {
             self.workloads.remove(&Workload::of(view), slot);
             list_scope(

@@ -218,6 +218,15 @@ fn missing_default(id: &str) -> Finding {
     )
 }
 
+/// Why a Secret holds no certificate that can be served; none where it does.
+pub(crate) fn fault(secret: &Secret) -> Option<&'static str> {
+    let problem = match &secret.tls {
+        Ok(pair) => check(pair).err(),
+        Err(problem) => Some(explain(problem)),
+    };
+    problem.map(|problem| problem.message)
+}
+
 fn explain(problem: &SecretProblem) -> Problem {
     let (field, message) = match problem {
         SecretProblem::OtherType => ("type", "is not kubernetes.io/tls"),

@@ -74,6 +74,16 @@ impl Claim {
         self.key.kind == ObjectKind::HostProof
     }
 
+    /// Since when the host is claimed, in seconds since the epoch.
+    pub fn since(&self) -> i64 {
+        self.since
+    }
+
+    /// The age alone, by which claims are compared first.
+    pub fn time(&self) -> (i64, bool, i64) {
+        (self.since, self.is_late, self.created)
+    }
+
     /// Whether it is older than another one.
     pub fn is_before(&self, other: &Claim) -> bool {
         self.age() < other.age()
@@ -102,6 +112,10 @@ pub struct Claims {
     pub gateways: Vec<Arc<str>>,
     /// VirtualServices for exactly this pattern that are bound to a Gateway which covers it.
     pub services: Vec<Arc<str>>,
+    /// Gateways of Gateway API and ListenerSets with a listener for exactly this pattern.
+    pub entities: Vec<ObjectKey>,
+    /// Routes of Gateway API for exactly this pattern that a listener for a broader one takes.
+    pub routes: Vec<ObjectKey>,
 }
 
 impl Claims {
@@ -113,6 +127,12 @@ impl Claims {
                 ObjectKind::Ingress => claims.ingresses.push(id.clone()),
                 ObjectKind::IstioGateway => claims.gateways.push(id.clone()),
                 ObjectKind::VirtualService => claims.services.push(id.clone()),
+                ObjectKind::Gateway | ObjectKind::ListenerSet => {
+                    claims.entities.push(ObjectKey::from_id(kind, id.clone()));
+                }
+                ObjectKind::HttpRoute | ObjectKind::GrpcRoute | ObjectKind::TlsRoute => {
+                    claims.routes.push(ObjectKey::from_id(kind, id.clone()));
+                }
                 _ => {}
             }
         }
@@ -125,11 +145,22 @@ impl Claims {
             let own = ids.iter().filter(|id| namespace_of(id) == namespace);
             own.cloned().collect()
         };
+        let keys_of = |keys: &[ObjectKey]| {
+            let own = keys.iter().filter(|key| key.namespace() == namespace);
+            own.cloned().collect()
+        };
         Claims {
             ingresses: of(&self.ingresses),
             gateways: of(&self.gateways),
             services: of(&self.services),
+            entities: keys_of(&self.entities),
+            routes: keys_of(&self.routes),
         }
+    }
+
+    /// Whether objects of Gateway API are among them.
+    pub fn are_of_api(&self) -> bool {
+        !self.entities.is_empty() || !self.routes.is_empty()
     }
 
     /// Whether objects of more than one namespace are among them.
@@ -146,7 +177,9 @@ impl Claims {
         let gateways = gateways.map(|id| (ObjectKind::IstioGateway, id));
         let services = self.services.iter();
         let services = services.map(|id| (ObjectKind::VirtualService, id));
-        ingresses.chain(gateways).chain(services)
+        let of_api = self.entities.iter().chain(&self.routes);
+        let of_api = of_api.map(|key| (key.kind, key.id()));
+        ingresses.chain(gateways).chain(services).chain(of_api)
     }
 }
 

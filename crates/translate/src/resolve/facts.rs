@@ -10,10 +10,12 @@ use std::net::IpAddr;
 use myriad_api::istio::{DestinationRule, Labels, ServiceEntry};
 use myriad_api::secret::UsersForm;
 use myriad_api::{
-    BackendPort, IssuerKeys, Object, ObjectKey, ObjectKind, SecretProblem, Service, TrustDer,
+    BackendPort, IssuerKeys, Object, ObjectKey, ObjectKind, SecretProblem, Service, TlsPair,
+    TrustDer,
 };
 use myriad_model::Host;
 
+use super::authority_names::of_config_map;
 use super::certificate::{self, Names};
 use super::exports::exports;
 use super::lent::{issuer_of, lent_to};
@@ -42,12 +44,16 @@ pub(crate) enum SharedFact<'a> {
     Slice(&'a str),
     /// The claims to the wildcards with a suffix, and who ends TLS for them.
     Above(&'a str),
+    /// The namespace that has a host: a seat, for those whose record of DNS is also another one's.
+    Had(&'a str),
     /// The authorities or users in a Secret.
     Trust(&'a str),
     /// Which of them there are.
     TrustThere(&'a str),
     /// The namespaces whose objects may use a Secret.
     LentTo(&'a str),
+    /// The certificate and the key in a Secret, for who tells what is wrong with them.
+    Pair(&'a str),
     /// The values for issuers in a Secret.
     Keys(&'a str),
     /// The DestinationRules for a host, or for all hosts below a wildcard.
@@ -60,6 +66,8 @@ pub(crate) enum SharedFact<'a> {
     Entries(&'a str),
     /// Their namespaces, and the ports that they list.
     EntryShapes(&'a str),
+    /// The seat of the ServiceEntries for a name that others than their namespaces see.
+    EntrySeat(&'a str),
     /// The WorkloadEntries of a namespace that have a label.
     Workloads(&'a str, &'a str, &'a str),
     /// The Pods of a namespace that have a label are found under it. Nobody reads it: Pods come,
@@ -86,6 +94,16 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
                 _ => old.is_some() != new.is_some(),
             };
             touch_secret(hasher, key, states, facts);
+        }
+        ObjectKind::ConfigMap => {
+            let trust = |object: Option<&Object>| match object {
+                Some(Object::ConfigMap(map)) => Some(map.trust.clone()),
+                _ => None,
+            };
+            if trust(old) != trust(new) {
+                let id = of_config_map(key.namespace(), key.name());
+                facts.push(hasher.fact(SharedFact::Trust(&id)));
+            }
         }
         ObjectKind::HostProof => {
             touched.unit = Host::of_name(key.name()).ok().map(Unit::host_of);
@@ -157,6 +175,9 @@ fn touch_secret(
     }
     if lent_to(old) != lent_to(new) {
         facts.push(hasher.fact(SharedFact::LentTo(id)));
+    }
+    if pair_of(old) != pair_of(new) {
+        facts.push(hasher.fact(SharedFact::Pair(id)));
     }
     if keys_of(old) != keys_of(new) {
         facts.push(hasher.fact(SharedFact::Keys(id)));
@@ -340,6 +361,14 @@ pub(crate) fn held(object: Option<&Object>) -> Option<SecretContent> {
         },
         Ok(_) | Err(_) => SecretContent::Authorities,
     })
+}
+
+/// The certificate and the key in a Secret, or why there are none.
+fn pair_of(object: Option<&Object>) -> Option<&Result<TlsPair, SecretProblem>> {
+    match object {
+        Some(Object::Secret(secret)) => Some(&secret.tls),
+        _ => None,
+    }
 }
 
 /// The values for issuers in a Secret.

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use myriad_api::{Finding, Issuer, Object, ObjectKey, ObjectKind, Secret, Severity};
+use myriad_model::Host;
 
+use super::claim::suffix_of;
 use super::facts::SharedFact;
 use crate::engine::{HintFact, KeyTerms, Reader};
 use crate::settings::{CONTROLLER_NAME, CertManager, Settings};
@@ -57,6 +59,25 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether an issuer is for objects of all namespaces and proves a host by records of DNS,
+    /// which it sets for whoever names it. By the name that wishes have for it, for who has found
+    /// it.
+    pub fn sets_records_for_all(&mut self, issuer: &str, host: &Host) -> bool {
+        if issuer.contains('/') {
+            return false;
+        }
+        // A wildcard can be proven by DNS alone.
+        if suffix_of(host).is_some() {
+            return true;
+        }
+        let key = ObjectKey::new(ObjectKind::ClusterIssuer, "", issuer);
+        let found = self.visit(key.kind, key.id());
+        match is_issuer_ours(self.settings(), found.as_ref()) {
+            true => proves_by_dns(found.as_ref()),
+            false => self.settings().dns_issuers.contains(issuer),
+        }
+    }
+
     /// Whether cert-manager provides certificates in the same cluster.
     pub fn cert_manager(&mut self) -> CertManager {
         self.read(HintFact);
@@ -96,6 +117,18 @@ pub(crate) fn is_pairing(object: Option<&Object>) -> bool {
     let spec = issuer.spec.as_ref().ok();
     let key = spec.and_then(|spec| KeyTerms::from_word(&spec.acme.key_type));
     key == Some(KeyTerms::EcdsaAndRsa)
+}
+
+/// Whether an object makes an issuer that proves all names by records of DNS.
+fn proves_by_dns(object: Option<&Object>) -> bool {
+    let Some(Object::Issuer(issuer)) = object else {
+        return false;
+    };
+    let acme = issuer.spec.as_ref().map(|spec| &spec.acme);
+    acme.is_ok_and(|acme| match &*acme.challenge {
+        "" => acme.dns.is_some(),
+        word => matches!(word, "dns-01" | "dns-persist-01"),
+    })
 }
 
 /// The name that wishes have for the issuer that an object makes.

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 pub(crate) const LOSERS_MAX: usize = 16;
 
 /// An object that claims a host in vain. Its key has all that is to be told, so that it runs once.
-pub(crate) static LOSER: UnitKind = UnitKind::needed("loser", 19);
+pub(crate) static LOSER: UnitKind = UnitKind::needed("loser", 25);
 
 /// A claim without effect.
 #[derive(Debug, PartialEq, Eq)]

@@ -108,6 +108,15 @@ pub(crate) fn is_too_long(text: &str) -> bool {
     text.len() > ID_BYTES_MAX
 }
 
+/// Whether a text is the name of an object or a namespace as an API server has them. Where objects
+/// of Gateway API name others any text may stand, and names become parts of longer ones.
+pub(crate) fn is_object_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+    };
+    !text.is_empty() && text.bytes().all(is_of_name)
+}
+
 /// The `namespace/name` of a Gateway that an object of a namespace names; none for the mesh.
 pub(crate) fn gateway(text: &str, namespace: &str) -> Option<Arc<str>> {
     match text {

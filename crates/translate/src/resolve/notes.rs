@@ -1,10 +1,14 @@
 //! Findings about fields that are not read.
 
 use myriad_api::istio::{Note, NoteKind};
-use myriad_api::{Finding, ObjectKey, Severity};
+use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 
 /// Findings about fields that are not read.
 pub(crate) fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
+    let api = match ObjectKind::GATEWAY_API.contains(&key.kind) {
+        true => "Gateway API",
+        false => "Istio's API",
+    };
     let finding = |note: &Note| {
         let (severity, message, remedy) = match note.kind {
             NoteKind::Refused => (
@@ -14,7 +18,7 @@ pub(crate) fn notes(key: &ObjectKey, notes: &[Note]) -> Vec<Finding> {
             ),
             NoteKind::Unknown => (
                 Severity::Warning,
-                "is not a field of Istio's API, so it has no effect".to_owned(),
+                format!("is not a field of {api}, so it has no effect"),
                 "check its spelling and its place",
             ),
             NoteKind::More(count) => (

@@ -157,6 +157,12 @@ impl OpenedService {
         self.listed(&BackendPort::Number(number))
     }
 
+    /// The port of a number that takes datagrams.
+    pub fn datagram_port(&self, number: u16) -> Option<&ServicePort> {
+        let mut ports = self.service.ports.iter();
+        ports.find(|port| is_udp(port) && port.port == number)
+    }
+
     /// Whether a port has the name of one before it, whose endpoints are its own as well.
     pub fn is_repeated(&self, port: &ServicePort) -> bool {
         let first = self.listed(&BackendPort::Name(port.name.clone()));
@@ -208,6 +214,11 @@ pub(crate) fn is_tcp(port: &ServicePort) -> bool {
     port.protocol.as_deref().is_none_or(|p| p == "TCP")
 }
 
+/// Whether a port of a Service is one of UDP.
+pub(crate) fn is_udp(port: &ServicePort) -> bool {
+    port.protocol.as_deref() == Some("UDP")
+}
+
 /// The EndpointSlices of a Service but for their endpoints, and which of them list a port.
 pub struct OpenedSlices {
     heads: Box<[SliceHead]>,
@@ -224,6 +235,8 @@ pub struct ListedPort {
     pub number: u16,
     /// Whether it is one of TCP.
     pub is_tcp: bool,
+    /// Whether it is one of UDP.
+    pub is_udp: bool,
 }
 
 impl OpenedSlices {
@@ -268,6 +281,7 @@ impl OpenedSlices {
                     slice,
                     number: port.port?,
                     is_tcp: port.protocol.as_deref().is_none_or(|p| p == "TCP"),
+                    is_udp: port.protocol.as_deref() == Some("UDP"),
                 };
                 Some((&*port.name, listed))
             })

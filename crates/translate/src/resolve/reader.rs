@@ -7,6 +7,7 @@ use myriad_api::istio::DestinationRule;
 use myriad_api::{BackendPort, HostProof, Meta, Object, ObjectKey, ObjectKind, Pod, Secret};
 use myriad_model::Host;
 
+use super::certificate;
 use super::claim::{Claim, Claims, suffix_of};
 use super::facts::{SecretContent, SharedFact};
 use super::lent::{is_among, lent_to};
@@ -83,6 +84,18 @@ impl Reader<'_> {
         self.stored().has(ObjectKind::Secret, id)
     }
 
+    /// Why a Secret holds no certificate that can be served; none where it does.
+    pub fn certificate_fault(&mut self, id: &str) -> Option<&'static str> {
+        self.read(SharedFact::Pair(id));
+        match self.secret(id) {
+            Some(secret) => {
+                self.count_text();
+                certificate::fault(&secret)
+            }
+            None => Some("is not there"),
+        }
+    }
+
     /// A Secret, for the unit of the authorities or users in it.
     pub fn trust(&mut self, id: &str) -> Option<Arc<Secret>> {
         self.read(SharedFact::Trust(id));
@@ -130,6 +143,13 @@ impl Reader<'_> {
     /// The number of a port of a Service.
     pub fn service_port(&mut self, id: &str, port: &BackendPort) -> PortFound {
         self.exported_port(id, port).0
+    }
+
+    /// Whether a Service is an alias of an outside host, of which no more is read.
+    pub fn is_alias(&mut self, id: &str) -> bool {
+        self.read(SharedFact::ServiceShape(id));
+        let service = self.service_itself(id);
+        service.is_some_and(|service| service.external_name.is_some())
     }
 
     /// The number of a port of a Service, and the Service, of which no more is read than the

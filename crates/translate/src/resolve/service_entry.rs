@@ -11,6 +11,7 @@ use myriad_api::istio::{Labels, ServiceEntry, WorkloadEntry};
 use myriad_api::{Finding, Pod, Severity};
 use myriad_model::{Dns, DnsMode, DnsName, Host, Origin, OriginKind, Unreachable, host::Pattern};
 
+use super::claim::Claim;
 use super::destination_rule::Choice;
 use super::names;
 use super::notes::notes;
@@ -44,8 +45,8 @@ struct Source<'a> {
 }
 
 /// The `namespace` whose ServiceEntries tell of a host to those of another, and the ports that
-/// they list. Its own come first, then the gateway's, then the oldest that it may see; `only` those
-/// of one namespace where no other may tell of the host.
+/// they list. Its own come first, then the gateway's, then those that it may see and that have
+/// named the host longest; `only` those of one namespace where no other may tell of the host.
 pub(crate) fn find(
     reader: &mut Reader<'_>,
     host: &str,
@@ -59,7 +60,7 @@ pub(crate) fn find(
         let is_seen = names::is_exported(to, own, namespace) || view.sees(to, own);
         is_seen && only.is_none_or(|only| only == own)
     });
-    sort(&mut seen);
+    sort_by_claims(reader, host, &mut seen);
     let of = |wanted: &str| {
         let mut seen = seen.iter();
         seen.find(|entry| entry.meta.key.namespace() == wanted)
@@ -567,6 +568,17 @@ fn dns_host(text: &str) -> Option<Box<str>> {
         Pattern::Exact(name) => Some(name.into()),
         _ => None,
     }
+}
+
+/// Sorts by since when they name a host.
+fn sort_by_claims(reader: &Reader<'_>, host: &str, entries: &mut [Arc<ServiceEntry>]) {
+    let host = names::host(host).ok();
+    entries.sort_by_cached_key(|entry| {
+        let meta = &entry.meta;
+        let late = host.as_ref().and_then(|host| reader.late_since(meta, host));
+        let claim = Claim::new(meta, late);
+        (claim.time(), claim.key)
+    });
 }
 
 fn sort(entries: &mut [Arc<ServiceEntry>]) {

@@ -167,7 +167,7 @@ fn excess_of_users(users: &ApiUsers) -> Option<&'static str> {
 
 /// The authorities that others are verified by, how many cannot be read, and how many have keys
 /// whose signatures take too long to verify: whoever shakes hands makes the proxy do that.
-fn judge(all: &[Bytes]) -> (Box<[Bytes]>, usize, usize) {
+pub(super) fn judge(all: &[Bytes]) -> (Box<[Bytes]>, usize, usize) {
     let (mut unread, mut costly) = (0, 0);
     let roots = all.iter().filter(|der| {
         let Ok((_, root)) = X509Certificate::from_der(der) else {
@@ -182,7 +182,7 @@ fn judge(all: &[Bytes]) -> (Box<[Bytes]>, usize, usize) {
     (roots, unread, costly)
 }
 
-fn told_as_costly(key: &ObjectKey, count: usize) -> Finding {
+pub(super) fn told_as_costly(key: &ObjectKey, count: usize) -> Finding {
     let message = format!(
         "holds {count} authorities with RSA keys longer than 4,096 bits, whose signatures take too \
          long to verify: they verify nobody"
@@ -192,7 +192,7 @@ fn told_as_costly(key: &ObjectKey, count: usize) -> Finding {
 }
 
 /// Why authorities are more than a trust may have; none where they are not.
-fn excess(trust: &TrustDer) -> Option<&'static str> {
+pub(super) fn excess(trust: &TrustDer) -> Option<&'static str> {
     let parts = trust.roots.len().max(trust.crls.len());
     let all = trust.roots.iter().chain(&trust.crls);
     let bytes: usize = all.map(Bytes::len).sum();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use myriad_model::{Host, Key, Kind, Name};
 
-use super::{certificate, trust, upstream};
+use super::authority_names::is_secret;
+use super::{authorities, certificate, trust, upstream};
 use crate::engine::{Output, Reader, Stays, Unit, UnitKey, UnitKind, Viewers};
 use crate::settings::Settings;
 
@@ -16,7 +17,7 @@ pub(crate) static HOST: UnitKind = UnitKind {
         }
     },
     may_wait: true,
-    ..UnitKind::needed("host", 7)
+    ..UnitKind::needed("host", 11)
 };
 
 /// One port of one Service, by `namespace/service:port` with `+https` where TLS is spoken.
@@ -30,7 +31,7 @@ pub(crate) static UPSTREAM: UnitKind = UnitKind {
     },
     // One that a host did not need before runs with the host.
     may_wait: true,
-    ..UnitKind::needed("upstream", 12)
+    ..UnitKind::needed("upstream", 18)
 };
 
 /// The certificate in one Secret, by `namespace/name`.
@@ -48,7 +49,7 @@ pub(crate) static CERTIFICATE: UnitKind = UnitKind {
             keys.push(Key::new(Kind::Certificate, Name::new(id.clone())));
         }
     },
-    ..UnitKind::needed("certificate", 16)
+    ..UnitKind::needed("certificate", 22)
 };
 
 /// The authorities or users in one Secret, by `namespace/name`.
@@ -58,7 +59,7 @@ pub(crate) static TRUST: UnitKind = UnitKind {
             keys.push(Key::new(Kind::Trust, Name::new(id.clone())));
         }
     },
-    ..UnitKind::needed("trust", 17)
+    ..UnitKind::needed("trust", 23)
 };
 
 /// Whether a certificate is the one that the settings name.
@@ -115,5 +116,8 @@ pub(crate) fn translate_certificate(reader: &mut Reader<'_>, unit: &Unit) -> Out
 /// Translates the authorities in a Secret.
 pub(crate) fn translate_trust(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let secret = unit.name();
-    secret.map_or_else(Output::default, |secret| trust::translate(reader, secret))
+    secret.map_or_else(Output::default, |id| match is_secret(id) {
+        true => trust::translate(reader, id),
+        false => authorities::translate(reader, id),
+    })
 }

@@ -20,6 +20,7 @@ use myriad_model::{
 pub(crate) use service::{PortFound, ports_changed};
 pub(crate) use weight::{namespace, weigh, weigh_slots};
 
+use super::backend_tls::{self, SecuredBy};
 use super::client_tls::{TlsPlan, plan};
 use super::merged::Merged;
 use super::service_entry::Entry;
@@ -48,6 +49,12 @@ const OUTSIDE_PREFIX: &str = "outside/";
 /// The start of what makes requests equal, in the names of upstreams that an Ingress wants so.
 const HASH: &str = "+by=";
 
+/// The start of what secures connections, in the names of upstreams with a BackendTLSPolicy.
+const TLS: &str = "+tls=";
+
+/// The end of the names of upstreams that get datagrams.
+const DATAGRAMS: &str = "+udp";
+
 /// The parts of an upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Address<'a> {
@@ -58,6 +65,10 @@ struct Address<'a> {
     told: Protocol,
     /// The parts that make requests equal where an Ingress says it; empty leaves it to rules.
     hash_by: &'a str,
+    /// The BackendTLSPolicy by which a Gateway speaks to it; none for none.
+    secured: Option<SecuredBy<'a>>,
+    /// Whether it gets datagrams.
+    is_datagrams: bool,
     /// Empty for all endpoints.
     subset: &'a str,
 }
@@ -110,6 +121,22 @@ pub(crate) fn name(service: &str, port: u16, protocol: Protocol) -> Arc<str> {
 /// The name of an upstream that sends equal requests to the same endpoint: equal by this text.
 pub(crate) fn hashed_name(name: &str, hash_by: &str) -> Arc<str> {
     format!("{name}{HASH}{hash_by}").into()
+}
+
+/// The name of an upstream of a port of a Service that a BackendTLSPolicy secures.
+pub(crate) fn secured_name(
+    service: &str,
+    port: u16,
+    protocol: Protocol,
+    secured: &SecuredBy<'_>,
+) -> Arc<str> {
+    let name = name(service, port, protocol);
+    format!("{name}{TLS}{}", secured.text()).into()
+}
+
+/// The name of the upstream of a port of a Service that gets datagrams.
+pub(crate) fn datagrams_name(service: &str, port: u16) -> Arc<str> {
+    format!("{service}:{port}{DATAGRAMS}").into()
 }
 
 /// The name of the upstream of a subset of a port of a Service; that of the port where the
@@ -192,6 +219,12 @@ impl<'a> Address<'a> {
     fn read(name: &'a str) -> Option<Self> {
         let (name, subset) = name.split_once('@').unwrap_or((name, ""));
         let (name, hash_by) = name.split_once(HASH).unwrap_or((name, ""));
+        let (name, secured) = match name.split_once(TLS) {
+            Some((name, text)) => (name, Some(SecuredBy::read(text))),
+            None => (name, None),
+        };
+        let datagrams = name.strip_suffix(DATAGRAMS);
+        let name = datagrams.unwrap_or(name);
         let (text, told) = SUFFIXES
             .iter()
             .find_map(|(suffix, protocol)| Some((name.strip_suffix(suffix)?, *protocol)))
@@ -211,13 +244,16 @@ impl<'a> Address<'a> {
             port: port.parse().ok()?,
             told,
             hash_by,
+            secured,
+            is_datagrams: datagrams.is_some(),
             subset,
         })
     }
 
     /// Whether its endpoints are a copy of those of the port.
     fn is_copy(&self) -> bool {
-        !self.subset.is_empty() || !self.hash_by.is_empty()
+        let is_shown = |secured: SecuredBy<'_>| secured.certificate.is_some();
+        !self.subset.is_empty() || !self.hash_by.is_empty() || self.secured.is_some_and(is_shown)
     }
 }
 
@@ -331,6 +367,11 @@ impl Draft<'_> {
         policy: &Merged<'_>,
         upstream: &mut Upstream,
     ) -> Option<Vec<Unit>> {
+        if let Some(secured) = self.address.secured {
+            let (tls, needs) = backend_tls::plan(reader, self.key.namespace(), secured)?;
+            upstream.tls = Some(Box::new(tls));
+            return Some(needs);
+        }
         let names = self.subject_alt_names;
         let Some(written) = policy.tls else {
             let told = upstream.tls.take();

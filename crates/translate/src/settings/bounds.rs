@@ -57,6 +57,9 @@ pub enum Holding {
     RegexKib,
     /// Issuers, each of which has accounts at authorities.
     Issuers,
+    /// Ports of Gateways and ListenerSets but 80 and 443, once for each object that names one: each
+    /// is a socket in every worker of proxies.
+    Ports,
 }
 
 /// The most that one namespace may hold, and one upstream. Zero is no bound.
@@ -78,6 +81,8 @@ pub struct Bounds {
     pub regex_kib: u64,
     /// See [`Holding::Issuers`].
     pub issuers: u64,
+    /// See [`Holding::Ports`].
+    pub ports: u64,
     /// The slots that one upstream may have, 2 to [`myriad_model::HashTable::SIZE_MAX`].
     pub upstream_hash_slots: u32,
     /// The subsets that a host may have.
@@ -88,7 +93,8 @@ pub struct Bounds {
     /// The endpoints that upstreams of one namespace may have that others have as well: those of
     /// subsets, those that selectors find, and in their measure long texts of DestinationRules.
     pub endpoint_copies: u64,
-    /// The hosts that the objects of a namespace may have come to after their creation.
+    /// The claims to hosts, ports and names that the objects of a namespace may have come to after
+    /// their creation.
     pub late_claims: u64,
     /// The views that the sidecars of a namespace may have: in how many ways its workloads may
     /// differ in labels that selectors name.
@@ -106,6 +112,7 @@ impl Default for Bounds {
             hosts: 0,
             regex_kib: 0,
             issuers: 0,
+            ports: 0,
             hash_slots: 4 << 20,
             upstream_hash_slots: 65_537,
             host_subsets: 256,
@@ -126,6 +133,7 @@ impl Bounds {
             certificates: 150_000,
             object_bytes: 256 << 20,
             issuers: 8,
+            ports: 256,
             views: 1_024,
             ..Bounds::default()
         }
@@ -161,6 +169,7 @@ impl Bounds {
             Holding::Hosts => self.hosts,
             Holding::RegexKib => self.regex_kib,
             Holding::Issuers => self.issuers,
+            Holding::Ports => self.ports,
         };
         Some(bound).filter(|bound| *bound > 0)
     }
@@ -177,6 +186,7 @@ impl Bounds {
             Holding::Hosts => &mut self.hosts,
             Holding::RegexKib => &mut self.regex_kib,
             Holding::Issuers => &mut self.issuers,
+            Holding::Ports => &mut self.ports,
         };
         *place = bound;
         self
@@ -186,7 +196,7 @@ impl Bounds {
 impl Holding {
     /// The holdings that one namespace may have a bound of its own for. Slots are no such, since
     /// upstreams have some that no object counts for.
-    pub const OF_TENANTS: [Holding; 7] = [
+    pub const OF_TENANTS: [Holding; 8] = [
         Holding::Hosts,
         Holding::Routes,
         Holding::Endpoints,
@@ -194,6 +204,7 @@ impl Holding {
         Holding::RegexKib,
         Holding::ObjectBytes,
         Holding::Issuers,
+        Holding::Ports,
     ];
 
     /// The name that its bound is set by.
@@ -207,6 +218,7 @@ impl Holding {
             Holding::Hosts => "hosts",
             Holding::RegexKib => "regex-kib",
             Holding::Issuers => "issuers",
+            Holding::Ports => "ports",
         }
     }
 
@@ -221,6 +233,7 @@ impl Holding {
             Holding::Hosts => "hosts",
             Holding::RegexKib => "KiB of regexes",
             Holding::Issuers => "issuers",
+            Holding::Ports => "ports of Gateways",
         }
     }
 }

@@ -88,7 +88,7 @@ impl<'a> Stored<'a> {
 pub(crate) const WHOLE: u8 = 0;
 
 /// The numbers of kinds are below this.
-const KIND_NUMBERS: usize = 32;
+const KIND_NUMBERS: usize = 40;
 
 /// An object at rest.
 pub(crate) enum AtRest {
@@ -122,7 +122,10 @@ impl AtRest {
     pub(crate) fn bytes_of(object: &Object) -> usize {
         if let Object::ConfigMap(map) = object {
             let data = map.data.iter();
-            return data.map(|(key, value)| key.len() + value.len()).sum();
+            let texts: usize = data.map(|(key, value)| key.len() + value.len()).sum();
+            let trust = map.trust.as_ref().ok().and_then(Option::as_ref);
+            let roots = trust.map_or(&[][..], |trust| &trust.roots[..]);
+            return texts + roots.iter().map(Bytes::len).sum::<usize>();
         }
         packed::pack(object).map_or(0, |body| body.len())
     }

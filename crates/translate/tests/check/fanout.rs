@@ -1,10 +1,11 @@
 //! The cost of each kind of change: `tests/goldens/fanout/<what changes>.yaml` holds objects,
 //! then changes, each with its counted work and its delta.
 
+use myriad_api::ObjectKey;
 use myriad_translate::{Engine, Outcome};
 
 use crate::goldens::{BASE, check};
-use crate::world;
+use crate::{render, world};
 
 #[test]
 fn every_change_costs_what_its_golden_says() {
@@ -43,6 +44,15 @@ pub(crate) fn describe(outcome: &Outcome) -> String {
                 (Some(_), None) => '-',
             };
             text.push_str(&format!("{at}: {sign} {}\n", change.key));
+        }
+    }
+    let told: Vec<&ObjectKey> = outcome.statuses.added.iter().map(|it| &it.object).collect();
+    for status in &outcome.statuses.added {
+        text.push_str(&render::status_text(status));
+    }
+    for status in &outcome.statuses.removed {
+        if !told.contains(&&status.object) {
+            text.push_str(&format!("no status of {}\n", status.object));
         }
     }
     for finding in &outcome.findings.added {

@@ -38,6 +38,18 @@ fn every_golden_of_istio_holds() {
     check("istio", renew);
 }
 
+/// The goldens of Gateway API at gateways.
+#[test]
+fn every_golden_of_gateway_api_holds() {
+    check("gateway", renew);
+}
+
+/// The goldens of routes of Gateway API whose parents are Services.
+#[test]
+fn every_golden_of_gateway_api_in_the_mesh_holds() {
+    check("gateway-mesh", |text| renew_on("", text));
+}
+
 /// The goldens of issuers.
 #[test]
 fn every_golden_of_acme_holds() {
@@ -91,11 +103,12 @@ fn renew_on(base: &str, text: &str) -> String {
     engine.apply(world::changes(base), world::NOW);
     engine.apply(world::changes(objects), world::NOW);
     format!(
-        "{objects}=== resources\n{}{}{}{}=== findings\n{}",
+        "{objects}=== resources\n{}{}{}{}{}=== findings\n{}",
         render::views(&engine),
         render::issuers(&engine),
         render::wishes(&engine),
         render::rivals(&engine),
+        render::statuses(&engine),
         render::findings(engine.findings())
     )
 }
@@ -132,14 +145,14 @@ pub(crate) fn check(folder: &str, renew: impl Fn(&str) -> String) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
-fn read(file: &Path) -> String {
+pub(crate) fn read(file: &Path) -> String {
     let mut text = String::new();
     let file = fs::File::open(file).unwrap();
     file.take(BYTES_MAX).read_to_string(&mut text).unwrap();
     text
 }
 
-fn list(folder: &str) -> Vec<PathBuf> {
+pub(crate) fn list(folder: &str) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/goldens")
         .join(folder);

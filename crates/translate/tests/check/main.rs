@@ -1,6 +1,7 @@
 //! The tests of translation: goldens for the rules, goldens for the fan-out, properties, and
 //! counts of work at two sizes.
 
+mod backend_tls;
 mod bounds;
 mod bytes;
 mod choosing;
@@ -9,16 +10,20 @@ mod config_map;
 mod copies;
 mod fanout;
 mod fleet;
+mod gateway;
+mod gateway_streams;
 mod goldens;
 mod issuers;
 mod istio;
 mod large;
+mod late;
 mod on_demand;
 mod owners;
 mod postponed;
 mod products;
 mod proofs;
 mod properties;
+mod records;
 mod regexes;
 mod render;
 mod scale;

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use myriad_api::gateway::status::Status;
 use myriad_api::{Change, Finding, Object, ObjectKey};
-use myriad_model::{Action, Kind, Name, Snapshot, Value, on_demand_host};
+use myriad_model::{
+    Action, Kind, Name, ShareAnswer, Snapshot, Value, WeightedUpstream, on_demand_host,
+};
 use myriad_translate::{Engine, GatewayCredentials, Rival, Settings, StatedIssuer, Usage, Wish};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -69,8 +72,12 @@ fn engine_for(batches: &Batches) -> Engine {
     })
 }
 
-fn findings(engine: &Engine) -> Vec<Finding> {
+pub(crate) fn findings(engine: &Engine) -> Vec<Finding> {
     engine.findings().cloned().collect()
+}
+
+pub(crate) fn statuses(engine: &Engine) -> Vec<Status> {
+    engine.statuses().cloned().collect()
 }
 
 fn wishes(engine: &Engine) -> Vec<Wish> {
@@ -115,6 +122,7 @@ fn incremental_equals_from_scratch() {
         prop_assert_eq!(wishes(&incremental), wishes(&fresh));
         prop_assert_eq!(issuers(&incremental), issuers(&fresh));
         prop_assert_eq!(rivals(&incremental), rivals(&fresh));
+        prop_assert_eq!(statuses(&incremental), statuses(&fresh));
         prop_assert_eq!(incremental.snapshot().digest(), fresh.snapshot().digest());
         prop_assert_eq!(incremental.next_deadline(), fresh.next_deadline());
         prop_assert_eq!(incremental.usage(), fresh.usage());
@@ -223,8 +231,21 @@ fn nothing_is_left_when_all_is_removed() {
         prop_assert_eq!(engine.usage(), Usage::default());
         prop_assert_eq!(engine.snapshot().len(), 2, "the listeners");
         prop_assert_eq!(engine.next_deadline(), None);
+        prop_assert_eq!(statuses(&engine), Vec::new());
         Ok(())
     });
+}
+
+/// The upstreams that get the requests of a share, or copies of them.
+fn upstreams_of(share: &WeightedUpstream) -> Vec<Name> {
+    let filters = share.filters.as_deref();
+    let mirrors = filters.map_or(&[][..], |it| &it.mirrors);
+    let copied = mirrors.iter().map(|mirror| mirror.upstream.clone());
+    match filters.and_then(|it| it.answer.as_ref()) {
+        None => copied.chain([share.upstream.clone()]).collect(),
+        Some(ShareAnswer::Redirect(_)) => copied.collect(),
+        Some(ShareAnswer::Refuse(_)) => Vec::new(),
+    }
 }
 
 #[test]
@@ -240,12 +261,14 @@ fn what_is_there_is_referred_to_and_the_other_way_round() {
                     value @ (Value::Route(_) | Value::Routes(_)) => {
                         for route in value.routes() {
                             if let Action::Forward(targets) = route.action {
-                                needed.extend(targets.iter().map(|t| t.upstream.clone()));
+                                needed.extend(targets.iter().flat_map(upstreams_of));
                             }
                             let mirrors = route.policy.mirrors.iter();
                             needed.extend(mirrors.map(|mirror| mirror.upstream.clone()));
                             let asked = route.policy.inquiry.iter();
                             needed.extend(asked.map(|inquiry| inquiry.upstream.clone()));
+                            let asked = route.policy.authorizer.iter();
+                            needed.extend(asked.map(|provider| provider.upstream.clone()));
                         }
                     }
                     Value::StreamRoute(stream_route) => {

@@ -2,6 +2,8 @@
 
 mod access_policy;
 mod route;
+mod share;
+mod status;
 mod stream_route;
 mod telemetry;
 mod upstream;
@@ -11,11 +13,13 @@ use std::time::Duration;
 
 use myriad_api::Finding;
 use myriad_model::{
-    Capture, CaptureDirection, CertificateDemand, CheckProtocol, Domain, ErrorPages, HeaderEdit,
-    HeaderEdits, Inquiry, Kind, Mirror, Name, PathRewrite, Policy, Provider, RateLimit, Resource,
-    Retry, Rewrite, Sealed, Snapshot, TlsSettings, Value,
+    Affinity, Capture, CaptureDirection, CertificateDemand, CheckProtocol, Cors, Domain,
+    ErrorPages, HeaderEdit, HeaderEdits, Inquiry, Kind, Mirror, Name, PathRewrite, Policy,
+    Provider, RateLimit, Resource, Retry, Rewrite, Sealed, Snapshot, TlsSettings, Value,
 };
 use myriad_translate::{AuthorityTerms, Engine, IssuerTerms, Rival, SolverTerms, Wish};
+
+pub(crate) use status::{status_text, statuses};
 
 /// All resources but the two listeners that every snapshot has; a listener that says more than
 /// its address is shown. Routes stand in the order in which they are tried.
@@ -43,7 +47,8 @@ pub(crate) fn views(engine: &Engine) -> String {
     text
 }
 
-fn lines(snapshot: &Snapshot) -> Vec<String> {
+/// All resources but those two listeners, each with all of its lines.
+pub(crate) fn lines(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<((Kind, String, u64, usize), String)> = snapshot
         .iter()
         .filter_map(|sealed| {
@@ -254,6 +259,9 @@ fn provider_line(name: &Name, provider: &Provider) -> String {
     if let CheckProtocol::Http(check) = &provider.protocol {
         let _ = write!(line, "\n  {check:?}");
     }
+    if !provider.told.is_empty() {
+        let _ = write!(line, "\n  told {:?}", provider.told);
+    }
     line
 }
 
@@ -279,7 +287,11 @@ fn limit_text(limit: &RateLimit) -> String {
 
 fn domain_line(domain: &Domain, from: &str) -> String {
     let certificate = domain.certificate.as_ref();
-    let usual = if domain.mesh { "mesh" } else { "default" };
+    let usual = match (domain.mesh, &domain.section) {
+        (true, _) => "mesh",
+        (false, Some(_)) => "none",
+        (false, None) => "default",
+    };
     let certificate = certificate.map_or(usual, |name| name.as_str());
     let listeners = joined(&domain.listeners);
     let mut line = format!(
@@ -288,6 +300,10 @@ fn domain_line(domain: &Domain, from: &str) -> String {
     );
     for name in &domain.alternatives {
         let _ = write!(line, ",{name}");
+    }
+    line += if domain.by_name { " by name" } else { "" };
+    if let Some(section) = &domain.section {
+        let _ = write!(line, " for {section}");
     }
     let (tls, usual) = (&*domain.tls, TlsSettings::default());
     if (tls.version_min, tls.version_max) != (usual.version_min, usual.version_max) {
@@ -354,19 +370,14 @@ fn policy_text(policy: &Policy) -> String {
         ("read", policy.read_timeout, default.read_timeout),
         ("send", policy.send_timeout, default.send_timeout),
         ("request", policy.request_timeout, default.request_timeout),
+        ("attempt", policy.attempt_timeout, default.attempt_timeout),
     ] {
         if timeout != usual {
             let _ = write!(text, " {name}-timeout={timeout:?}");
         }
     }
-    if let Some(cors) = &policy.cors {
-        let cors = format!("{cors:?}").replace(", origin_patterns: []", "");
-        let _ = write!(text, "\n  {cors}");
-    }
-    if let Some(affinity) = &policy.affinity {
-        let unsaid = ", domain: \"\", same_site: Unsaid, stays_on_failure: false";
-        let _ = write!(text, "\n  {}", format!("{affinity:?}").replace(unsaid, ""));
-    }
+    text.extend(policy.cors.as_deref().map(cors_text));
+    text.extend(policy.affinity.as_deref().map(affinity_text));
     if let Some(retry) = &policy.retry {
         text += &retry_text(retry);
     }
@@ -378,6 +389,10 @@ fn policy_text(policy: &Policy) -> String {
     if let Some(inquiry) = &policy.inquiry {
         text += &inquiry_text(inquiry);
     }
+    if let Some(asked) = policy.authorizer.as_deref() {
+        let line = provider_line(&"first".into(), asked);
+        let _ = write!(text, "\n  {}", line.replace('\n', "\n  "));
+    }
     text.extend(policy.rate_limits.iter().map(limit_text));
     if let Some(processor) = &policy.processor {
         let _ = write!(text, "\n  by way of {processor}");
@@ -386,6 +401,24 @@ fn policy_text(policy: &Policy) -> String {
         let _ = write!(text, "\n  headers{}", edits_text(edits));
     }
     text
+}
+
+/// The rule for other origins, but for what nobody asked for.
+fn cors_text(cors: &Cors) -> String {
+    let text = format!("\n  {cors:?}");
+    text.replace(", origin_patterns: []", "").replace(
+        ", echoes_wildcards: false, exposes_in_preflights: false",
+        "",
+    )
+}
+
+fn affinity_text(affinity: &Affinity) -> String {
+    let text = format!("\n  {affinity:?}");
+    text.replace(", in_header: false, absolute_timeout: 0ns", "")
+        .replace(
+            ", domain: \"\", same_site: Unsaid, stays_on_failure: false",
+            "",
+        )
 }
 
 fn pages_text(pages: &ErrorPages) -> String {
@@ -471,6 +504,9 @@ fn mirror_text(mirror: &Mirror) -> String {
     }
     if mirror.omits_body {
         text.push_str(" without body");
+    }
+    if mirror.keeps_authority {
+        text.push_str(" as asked");
     }
     text
 }

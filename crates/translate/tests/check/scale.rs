@@ -41,9 +41,24 @@ fn domain(number: usize, port: u16, pair: &Secret) -> Vec<Object> {
         .into(),
     };
     let service = service(meta(ObjectKind::Service));
-    let slice = EndpointSlice {
-        meta: meta(ObjectKind::EndpointSlice),
-        service: Some(name.as_str().into()),
+    let slice = slice(meta(ObjectKind::EndpointSlice), &name, port);
+    let secret = Secret {
+        meta: meta(ObjectKind::Secret),
+        ..pair.clone()
+    };
+    vec![
+        Object::Ingress(Arc::new(ingress)),
+        Object::Service(Arc::new(service)),
+        Object::EndpointSlice(Arc::new(slice)),
+        Object::Secret(Arc::new(secret)),
+    ]
+}
+
+/// One endpoint of a Service.
+pub(crate) fn slice(meta: Meta, service: &str, port: u16) -> EndpointSlice {
+    EndpointSlice {
+        meta,
+        service: Some(service.into()),
         endpoints: [Endpoint {
             address: Some([10, 0, 0, 1].into()),
             pod: None,
@@ -61,20 +76,11 @@ fn domain(number: usize, port: u16, pair: &Secret) -> Vec<Object> {
             protocol: None,
         }]
         .into(),
-    };
-    let secret = Secret {
-        meta: meta(ObjectKind::Secret),
-        ..pair.clone()
-    };
-    vec![
-        Object::Ingress(Arc::new(ingress)),
-        Object::Service(Arc::new(service)),
-        Object::EndpointSlice(Arc::new(slice)),
-        Object::Secret(Arc::new(secret)),
-    ]
+    }
 }
 
-fn service(meta: Meta) -> Service {
+/// A Service with one port.
+pub(crate) fn service(meta: Meta) -> Service {
     Service {
         meta,
         external_name: None,
@@ -92,7 +98,7 @@ fn service(meta: Meta) -> Service {
     }
 }
 
-fn put(engine: &mut Engine, objects: Vec<Object>) -> Work {
+pub(crate) fn put(engine: &mut Engine, objects: Vec<Object>) -> Work {
     let changes = objects.into_iter().map(Change::Put).collect();
     engine.apply(changes, world::NOW).work
 }

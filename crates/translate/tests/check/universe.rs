@@ -17,7 +17,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::{istio, world};
+use crate::{gateway, istio, world};
 
 /// The stand-in for a Secret with an authority, which nobody can read.
 const ROOT: &str = "root";
@@ -40,6 +40,13 @@ pub(crate) fn settings() -> Settings {
 
 /// Batches, each some seconds after the one before; at most one change per key in a batch.
 pub(crate) fn history() -> impl Strategy<Value = Vec<(i64, Vec<Change>)>> {
+    history_of(object)
+}
+
+/// The same of any objects.
+pub(crate) fn history_of<S: Strategy<Value = Object>>(
+    object: impl Fn() -> S,
+) -> impl Strategy<Value = Vec<(i64, Vec<Change>)>> {
     let change = prop_oneof![
         4 => object().prop_map(Change::Put),
         1 => object().prop_map(|object| Change::Remove(object.key().clone())),
@@ -64,6 +71,7 @@ pub(crate) fn object() -> impl Strategy<Value = Object> {
         2 => service().prop_map(|object| Object::Service(Arc::new(object))),
         2 => slice().prop_map(|object| Object::EndpointSlice(Arc::new(object))),
         5 => istio::object(),
+        5 => gateway::object(),
         3 => secret().prop_map(|object| Object::Secret(Arc::new(object))),
         1 => order().prop_map(|object| Object::Order(Arc::new(object))),
         1 => on_demand().prop_map(|object| Object::OnDemand(Arc::new(object))),

@@ -104,6 +104,10 @@ fn mesh_setting(name: &str, value: &str, settings: &mut Settings) {
             assert_eq!(value, "named");
             settings.service_exports = ServiceExports::Named;
         }
+        "dedicated" => {
+            let (namespace, name) = value.split_once('/').expect("NAMESPACE/NAME");
+            settings.views.push(View::dedicated(namespace, name));
+        }
         "view" => {
             let view = view(value);
             settings.sidecars |= view.role == Role::Sidecar;
@@ -144,6 +148,7 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "hosts" => bounds.hosts = number,
         "regex-kib" => bounds.regex_kib = number,
         "issuers" => bounds.issuers = number,
+        "ports" => bounds.ports = number,
         "host-subsets" => bounds.host_subsets = number,
         "subset-endpoints" => bounds.subset_endpoints = number,
         "endpoint-copies" => bounds.endpoint_copies = number,
@@ -185,7 +190,7 @@ pub(crate) fn tenants(text: &str) -> Tenants {
 }
 
 /// A view as `NAME NAMESPACE KEY=VALUE,...`, with `ingress` behind it where it answers for them,
-/// or `sidecar` where it is one.
+/// `sidecar` where it is one, or `dedicated` where it is for one Gateway of Gateway API.
 pub(crate) fn view(text: &str) -> View {
     let mut words = text.split_whitespace();
     let mut word = || words.next().expect("NAME NAMESPACE LABELS");
@@ -201,6 +206,7 @@ pub(crate) fn view(text: &str) -> View {
         role: match words.next() {
             Some("ingress") => Role::Ingress,
             Some("sidecar") => Role::Sidecar,
+            Some("dedicated") => Role::Dedicated,
             other => {
                 assert_eq!(other, None);
                 Role::Gateway
@@ -248,6 +254,7 @@ fn provider(service: &str, protocol: CheckProtocol) -> MeshProvider {
             reroutes: false,
             body: None,
             authority: service.into(),
+            told: Box::default(),
         },
     }
 }

@@ -205,14 +205,16 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 
 {{/* The pod of a proxy: of the release `root`, under the service account `account`, of the gateway `view`. What `proxy` sets
-is as in the values of that name. */}}
+is as in the values of that name. One without a view is of a Gateway that nobody knows yet: the roots are in `roots`. */}}
 {{- define "myriad.proxyPod" -}}
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
 {{- $proxy := .proxy -}}
 {{- $view := .view -}}
 {{- $name := include "myriad.name" .root -}}
-serviceAccountName: {{ .account }}
+{{ with .account -}}
+serviceAccountName: {{ . }}
+{{ end -}}
 automountServiceAccountToken: false
 terminationGracePeriodSeconds: {{ add $proxy.drainDelay $proxy.drainTimeout 5 }}
 securityContext: {{- include "myriad.podSecurity" $root | nindent 2 }}
@@ -260,7 +262,11 @@ containers:
   - --limit={{ $name }}={{ kindIs "float64" $value | ternary ($value | int64) $value }}
   {{- end }}
   {{- if $proxy.standardMetrics }}
+  {{- if $view }}
   - --workload={{ $root.Release.Namespace }}/{{ .account }}
+  {{- else }}
+  - --workload=$(POD_NAMESPACE)/$(POD_ACCOUNT)
+  {{- end }}
   {{- end }}
   {{- if $proxy.accessLog }}
   - --access-log
@@ -274,15 +280,23 @@ containers:
     valueFrom: {fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/region']"}}
   - name: NODE_ZONE
     valueFrom: {fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}
+  {{- if not $view }}
+  - name: POD_NAMESPACE
+    valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+  - name: POD_ACCOUNT
+    valueFrom: {fieldRef: {fieldPath: spec.serviceAccountName}}
+  {{- end }}
   ports:
   - {name: http, containerPort: 8080}
   - {name: https, containerPort: 8443}
   - {name: admin, containerPort: 9901}
   livenessProbe:
     httpGet: {path: /healthz, port: admin}
+    timeoutSeconds: 5
   readinessProbe:
     httpGet: {path: /readyz, port: admin}
     periodSeconds: 2
+    timeoutSeconds: 2
   resources: {{- toYaml $proxy.resources | nindent 4 }}
   securityContext: {{- include "myriad.containerSecurity" $root | nindent 4 }}
   volumeMounts:
@@ -300,7 +314,7 @@ volumes:
     sources:
     - serviceAccountToken: {audience: myriad, expirationSeconds: 3600, path: token}
 - name: ca
-  configMap: {name: myriad-ca}
+  configMap: {name: {{ .roots | default "myriad-ca" }}}
 {{- with $proxy.ticketKeys }}
 {{- if .shared }}
 # Nobody waits for it: until it is there, each proxy makes keys of its own.
@@ -332,4 +346,37 @@ affinity: {{- toYaml . | nindent 2 }}
   ingress: {{ .ingress | default false }}
   serviceAccounts: [{{ $.Release.Namespace }}/{{ include "myriad.name" $ }}-gateway-{{ .name }}]
 {{- end }}
+{{- end -}}
+
+
+{{/* The ConfigMap with the roots that the proxies of single Gateways know controllers by, in the namespace of each. */}}
+{{- define "myriad.gatewayRoots" -}}
+{{ include "myriad.name" . }}-gateway-ca
+{{- end -}}
+
+{{/* The file of `--gateway-deployments`: how the proxies of single Gateways are deployed. */}}
+{{- define "myriad.gatewayTemplate" -}}
+{{- $proxy := mergeOverwrite (deepCopy .Values.proxy) (deepCopy .Values.gatewayApi.deployments.proxy) -}}
+{{- /* The keys of tickets are in a Secret of the release, which other namespaces do not see. */ -}}
+{{- $_ := set $proxy "ticketKeys" (dict "shared" false "secret" "") -}}
+{{- $roots := include "myriad.gatewayRoots" . -}}
+roots: {{ $roots }}
+labels:
+  app.kubernetes.io/name: myriad
+  app.kubernetes.io/instance: {{ .Release.Name }}
+  app.kubernetes.io/component: gateway-proxy
+replicas: {{ $proxy.replicas }}
+service:
+  type: {{ $proxy.service.type }}
+  annotations: {{ toJson $proxy.service.annotations }}
+  externalTrafficPolicy: {{ $proxy.service.externalTrafficPolicy }}
+metadata:
+  allow: {{ toJson .Values.gatewayApi.deployments.metadata.allow }}
+addresses: {{ toJson .Values.gatewayApi.deployments.addresses }}
+{{- if .Values.networkPolicy.enabled }}
+networkPolicy:
+  adminFrom: {{ toJson (.Values.networkPolicy.adminFrom | default list) }}
+{{- end }}
+pod:
+  {{- include "myriad.proxyPod" (dict "root" . "account" "" "view" "" "proxy" $proxy "roots" $roots) | nindent 2 }}
 {{- end -}}

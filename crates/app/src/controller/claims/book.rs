@@ -36,7 +36,7 @@ impl Book {
                 continue;
             };
             shard.is_dirty = true;
-            match claims.hosts.is_empty() {
+            match claims.is_empty() {
                 true => drop(shard.objects.remove(&claims.key)),
                 false => drop(shard.objects.insert(claims.key.clone(), claims)),
             }
@@ -75,7 +75,7 @@ impl Book {
         for claims in shard.objects.values() {
             let (bytes, last) = takers.entry(claims.key.namespace()).or_default();
             *bytes += text::line(claims).len();
-            let since = claims.hosts.iter().map(|(_, since)| *since);
+            let since = claims.claims.iter().map(|(_, since)| *since);
             *last = since.fold(*last, i64::max);
         }
         let share = SHARD_BYTES_MAX / takers.len().max(1);
@@ -110,16 +110,20 @@ fn shard_of(namespace: &str) -> usize {
 mod tests {
     use myriad_api::{ObjectKey, ObjectKind};
     use myriad_model::Host;
-    use myriad_translate::{ClaimsChange, LateClaims};
+    use myriad_translate::{Claimed, ClaimsChange, LateClaims};
 
     use super::{Book, SHARD_BYTES_MAX, SHARDS, shard_of};
 
     fn claims(namespace: &str, name: &str, hosts: usize) -> LateClaims {
-        let host = |at: usize| Host::parse(&format!("h{at}.{namespace}.test")).expect("a host");
+        let host = |at: usize| {
+            let host = Host::parse(&format!("h{at}.{namespace}.test"));
+            Claimed::Host(host.expect("a host"))
+        };
         LateClaims {
             key: ObjectKey::new(ObjectKind::Ingress, namespace, name),
             created: 7,
-            hosts: (0..hosts).map(|at| (host(at), 1_800_000_000)).collect(),
+            claims: (0..hosts).map(|at| (host(at), 1_800_000_000)).collect(),
+            left: Vec::new(),
         }
     }
 
@@ -178,7 +182,7 @@ mod tests {
         };
         let (newcomer, small) = (other(), other());
         let since = |mut claims: LateClaims, since: i64| {
-            for (_, known) in &mut claims.hosts {
+            for (_, known) in &mut claims.claims {
                 *known = since;
             }
             claims

@@ -67,6 +67,7 @@ fn explain_of(question: &Question, changes: Vec<Change>) -> Explanation {
             body: None,
             authority: "check".into(),
             reroutes: false,
+            told: Box::default(),
         },
     };
     let settings = Settings {

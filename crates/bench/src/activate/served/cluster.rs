@@ -1,30 +1,43 @@
 //! Objects in a cluster: a controller watches them, and a proxy serves them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::World;
+use super::beside::{Beside, CHURNED};
 use super::burst::{self, Burst};
 use super::churn::{self, Churn};
+use super::{World, spread};
 use crate::activate::ActivateArgs;
 use crate::activate::samples::Quantiles;
 use crate::child::Counts;
 use crate::cluster::api::Write;
 use crate::cluster::ground::Ground;
-use crate::cluster::observer::Observer;
+use crate::cluster::observer::{Observer, Seen};
 use crate::cluster::process::Process;
 use crate::cluster::tenant::Kind;
-use crate::domains::{Domain, Generator};
+use crate::domains::{Domain, DomainObjects, Generator};
 
 /// How often it is looked whether the proxy has everything.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The name in the event that arrived last, and when that was.
-type LastEvent = Arc<Mutex<Option<(String, Instant)>>>;
+/// How long the controller is left alone with what comes before a ListenerSet, so that the write of
+/// this is work of its own.
+const APART: Duration = Duration::from_millis(20);
+
+/// The event that is waited for.
+type Awaited = Arc<Mutex<Event>>;
+
+/// The first event of an object, of which further ones may follow: statuses are written too.
+#[derive(Debug, Default)]
+struct Event {
+    /// The name of the object.
+    name: String,
+    at: Option<Instant>,
+}
 
 /// A controller, a proxy, and an observer beside it.
 pub(super) struct InCluster<'a> {
@@ -34,10 +47,12 @@ pub(super) struct InCluster<'a> {
     controller: Process,
     proxy: Process,
     observer: Observer,
-    events: LastEvent,
+    event: Awaited,
     domains: u64,
     /// The number of the domain that was added last and is still there.
     present: Option<u64>,
+    /// Whether others change too, whose commits an observer does not tell from those of samples.
+    is_beside: bool,
     next: Next,
     stages: Stages,
     figures: Begin,
@@ -47,7 +62,7 @@ pub(super) struct InCluster<'a> {
 #[derive(Default)]
 struct Next {
     write: Option<Write>,
-    /// The name, where a domain is added.
+    /// The name of the object that is written, where a domain is added.
     added: Option<String>,
     /// The objects that go once the change has been seen.
     leftover: Vec<Write>,
@@ -55,7 +70,8 @@ struct Next {
     answered: Option<Instant>,
 }
 
-/// Times since the POST of an Ingress was sent, one each per sample.
+/// Times since the write of an Ingress, a ListenerSet or an HTTPRoute was sent, one each per
+/// sample.
 #[derive(Default)]
 struct Stages {
     answered: Vec<Duration>,
@@ -83,7 +99,7 @@ pub(crate) struct ClusterFigures {
     /// Up to the end of the first list.
     controller_rss_peak_mib: f64,
     proxy_rss_mib: f64,
-    /// Since the POST of the Ingress was sent.
+    /// Since the write that makes a domain live was sent.
     stages_ms: StageFigures,
     #[serde(skip_serializing_if = "Option::is_none")]
     churn: Option<Churn>,
@@ -113,12 +129,12 @@ impl<'a> InCluster<'a> {
         bar: &ProgressBar,
     ) -> anyhow::Result<(Self, Duration)> {
         let fill = ground.fill(generator, count, bar)?;
-        let mut controller = ground.home.controller()?;
+        let mut controller = ground.controller()?;
         let controller_start = controller.wait_ready().context("the controller")?;
         let (_, controller_rss_peak_mib) = controller.memory_mib()?;
         let way = ground.runtime.block_on(ground.home.way())?;
         let observer = Observer::start(&way)?;
-        observer.wait_for(count)?;
+        observer.wait_for(count, counted(args.objects))?;
         let begun = Instant::now();
         let mut proxy = ground.home.proxy(args.workers)?;
         proxy.wait_ready().context("the proxy")?;
@@ -126,7 +142,7 @@ impl<'a> InCluster<'a> {
             std::thread::sleep(LOOK_INTERVAL);
         }
         let start = begun.elapsed();
-        let events = watch(ground)?;
+        let event = watch(ground)?;
         let world = InCluster {
             ground,
             generator,
@@ -134,9 +150,10 @@ impl<'a> InCluster<'a> {
             controller,
             proxy,
             observer,
-            events,
+            event,
             domains: count,
             present: None,
+            is_beside: false,
             next: Next::default(),
             stages: Stages::default(),
             figures: Begin {
@@ -191,21 +208,26 @@ impl World for InCluster<'_> {
             self.next.write = changed.or_else(moved);
             return Ok(());
         }
-        for kind in Kind::NEEDS {
-            if let Some(write) = self.ground.tenant.create(kind, domain) {
-                self.ground.write(write)?;
-            }
+        let needs = tenant.needs();
+        for write in needs
+            .into_iter()
+            .filter_map(|kind| tenant.create(kind, domain))
+        {
+            self.ground.write(write)?;
         }
-        self.next.write = self.ground.tenant.create(Kind::Ingress, domain);
-        self.next.added = Some(domain.name());
+        if self.args.objects == DomainObjects::ListenerSets {
+            std::thread::sleep(APART);
+        }
+        self.next.write = tenant.admit(domain);
+        self.next.added = Some(tenant.live_name(domain));
         self.present = Some(domain.number);
         Ok(())
     }
 
     fn prepare_removal(&mut self, domain: &Domain) -> anyhow::Result<()> {
         let tenant = &self.ground.tenant;
-        self.next.write = tenant.delete(Kind::Ingress, domain);
-        let leftover = Kind::NEEDS.into_iter();
+        self.next.write = tenant.dismiss(domain);
+        let leftover = tenant.needs().into_iter();
         let leftover = leftover.filter_map(|kind| tenant.delete(kind, domain));
         self.next.leftover = leftover.collect();
         self.present = None;
@@ -214,6 +236,9 @@ impl World for InCluster<'_> {
 
     fn publish(&mut self) -> anyhow::Result<Instant> {
         let write = self.next.write.take().context("a change is prepared")?;
+        if let Some(name) = self.next.added.clone() {
+            *lock(&self.event) = Event { name, at: None };
+        }
         let sent = Instant::now();
         self.ground.write(write)?;
         self.next.answered = Some(Instant::now());
@@ -226,20 +251,42 @@ impl World for InCluster<'_> {
         for write in next.leftover {
             self.ground.write(write)?;
         }
-        let (Some(name), Some(sent), Some(answered)) = (next.added, next.sent, next.answered)
-        else {
+        let (Some(_), Some(sent), Some(answered)) = (next.added, next.sent, next.answered) else {
             return Ok(());
         };
+        if self.is_beside {
+            return Ok(());
+        }
         self.stages.answered.push(answered - sent);
         self.stages.live.push(at.saturating_duration_since(sent));
-        let event = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let watched = event.as_ref().filter(|(seen, _)| *seen == name);
-        let watched = watched.map(|(_, at)| at.saturating_duration_since(sent));
+        let watched = lock(&self.event).at;
+        let watched = watched.map(|at| at.saturating_duration_since(sent));
         self.stages.watched.extend(watched);
-        let told = self.observer.seen().domain_at;
+        let seen = self.observer.seen();
+        let told = match self.args.objects {
+            DomainObjects::Ingresses | DomainObjects::ListenerSets => seen.domain_at,
+            DomainObjects::HttpRoutes => seen.route_at,
+        };
         let told = told.and_then(|told| told.checked_duration_since(sent));
         self.stages.told.extend(told);
         Ok(())
+    }
+
+    fn beside(&mut self, per_second: f64) -> anyhow::Result<Beside> {
+        self.is_beside = true;
+        let (api, tenant) = (self.ground.home.api.clone(), self.ground.tenant.clone());
+        let runtime = self.ground.runtime.handle().clone();
+        let domains = self.domains;
+        let churned = CHURNED.min(domains);
+        Beside::start(
+            per_second,
+            usize::try_from(churned)?,
+            move |place, is_edited| {
+                let index = spread(place as u64, churned, domains);
+                let write = tenant.edit(Generator::existing(index), is_edited);
+                runtime.block_on(api.write(write))
+            },
+        )
     }
 
     fn counts(&mut self) -> anyhow::Result<Counts> {
@@ -292,23 +339,60 @@ impl World for InCluster<'_> {
     }
 }
 
-/// Notes when the events of Ingresses arrive at a watch of our own; the last one is kept.
-fn watch(ground: &Ground) -> anyhow::Result<LastEvent> {
-    let list = ground.tenant.list(Kind::Ingress);
+/// The count of resources that so many domains have one each of.
+fn counted(objects: DomainObjects) -> fn(&Seen) -> u64 {
+    match objects {
+        DomainObjects::Ingresses | DomainObjects::ListenerSets => |seen: &Seen| seen.domains,
+        DomainObjects::HttpRoutes => |seen: &Seen| seen.routes,
+    }
+}
+
+/// Notes when the event that is waited for arrives at a watch of our own.
+fn watch(ground: &Ground) -> anyhow::Result<Awaited> {
+    let list = ground.tenant.live_list();
     let mut events = ground.runtime.block_on(ground.home.api.watch(&list))?;
-    let last = Arc::new(Mutex::new(None));
-    let noted = last.clone();
+    let awaited = Awaited::default();
+    let noted = awaited.clone();
     ground.runtime.spawn(async move {
         while let Ok(Some(names)) = events.next().await {
-            let now = Instant::now();
-            if let Some(name) = names.into_iter().next_back() {
-                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, now));
-            }
+            lock(&noted).note(&names, Instant::now());
         }
     });
-    Ok(last)
+    Ok(awaited)
+}
+
+impl Event {
+    fn note(&mut self, names: &[String], now: Instant) {
+        if names.contains(&self.name) {
+            self.at.get_or_insert(now);
+        }
+    }
+}
+
+fn lock(event: &Mutex<Event>) -> MutexGuard<'_, Event> {
+    event.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn hundredth(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_event_of_an_object_counts_and_none_of_another() {
+        let mut event = Event {
+            name: "s00000001".to_owned(),
+            at: None,
+        };
+        let begun = Instant::now();
+        event.note(&["s00000002".to_owned()], begun);
+        assert_eq!(event.at, None);
+        let names = ["s00000002", "s00000001"].map(str::to_owned);
+        event.note(&names, begun);
+        event.note(&names, begun + Duration::from_secs(1));
+        assert_eq!(event.at, Some(begun));
+    }
 }

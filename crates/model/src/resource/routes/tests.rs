@@ -23,6 +23,7 @@ fn draft(number: usize, path: &str) -> Draft {
         upstream: Name::new(format!("shop/web-{}:80", number % 3)),
         weight: 1,
         headers: None,
+        filters: None,
     };
     let condition = ValueMatch {
         source: Source::Header,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    ALTERNATIVES_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite, ClientAuth,
-    ClientAuthMode, ListenerProtocol, MutualTls, TlsSettings, TlsVersion,
+    ALTERNATIVES_MAX, BY_NAME_MAX, CLIENT_AUTH_PARTS_MAX, Capture, CaptureDirection, CipherSuite,
+    ClientAuth, ClientAuthMode, ListenerProtocol, MutualTls, TlsSettings, TlsVersion,
 };
 
 message! {
-    /// A socket that accepts connections.
+    /// A socket that accepts connections, or receives datagrams.
     Listener, listener {
         /// IPv4 or IPv6 address, 4 or 16 bytes.
         1 address: ip(), of listener.address.ip();
@@ -18,7 +18,7 @@ message! {
         3 tls: boolean();
         /// Certificate for names that no domain covers; empty for none.
         4 default_certificate: optional_name();
-        /// 0 HTTP, 1 TCP, 2 whatever the first bytes say.
+        /// 0 HTTP, 1 TCP, 2 whatever the first bytes say, 3 UDP.
         5 protocol: choice::<ListenerProtocol>("protocol of a listener"), since 3;
         /// Set where no socket is opened: connections are led to the proxy by a workload's network
         /// rules. Address and port are then what they were meant for; four zero bytes stand for any
@@ -29,7 +29,11 @@ message! {
         // TLS of a captured connection is found out, or its own; and so is what it speaks.
         let is_secured_twice = tls && mutual != MutualTls::None;
         let is_detected = protocol == ListenerProtocol::Detected;
-        if is_secured_twice || (is_detected && (capture.is_none() || tls)) {
+        let is_datagrams = protocol == ListenerProtocol::Udp;
+        if is_secured_twice
+            || (is_detected && (capture.is_none() || tls))
+            || (is_datagrams && (capture.is_some() || tls))
+        {
             return Err(WireError::Invalid("combination of protocol, TLS and capture"));
         }
         let address = SocketAddr::new(address, port);
@@ -56,22 +60,25 @@ message! {
 }
 
 message! {
-    /// A name that a TLS listener answers for.
+    /// A name that a listener answers for.
     Domain, domain {
         1 listeners: list(resource_name("name"));
         2 host: host_pattern();
         3 certificate: optional_name();
         4 tls: part::<TlsSettings>("tls");
-        /// Certificates beside the first, with keys of other algorithms.
-        5 alternatives: list_of(
-            ALTERNATIVES_MAX, "number of certificates", resource_name("name")
-        ), since 3;
+        /// Certificates beside the first, with keys of other algorithms or for other names.
+        5 alternatives: list_of(BY_NAME_MAX, CERTIFICATES, resource_name("name")), since 3;
         6 client_auth: optional::<_, Arc<_>>(each::<ClientAuth>()), since 3;
         /// The certificate and the authorities of clients are those of the mesh.
         7 mesh: boolean(), since 3;
+        /// The name of the listener in routes for its hosts; empty for the listener's own.
+        8 section: optional_name(), since 5;
+        /// The certificates are for different names.
+        9 by_name: boolean(), since 5;
     } => {
-        if certificate.is_none() && !alternatives.is_empty() {
-            return Err(WireError::Invalid("number of certificates"));
+        let most = if by_name { BY_NAME_MAX } else { ALTERNATIVES_MAX };
+        if alternatives.len() > most || (certificate.is_none() && !alternatives.is_empty()) {
+            return Err(WireError::Invalid(CERTIFICATES));
         }
         if mesh && (certificate.is_some() || client_auth.is_some()) {
             return Err(WireError::Invalid("certificate of its own beside the mesh's"));
@@ -84,9 +91,13 @@ message! {
             tls: Arc::new(tls),
             client_auth,
             mesh,
+            section,
+            by_name,
         }
     }
 }
+
+const CERTIFICATES: &str = "number of certificates";
 
 message! {
     /// The conditions on a client's certificate.
@@ -163,7 +174,7 @@ fn cipher_suite()
 }
 
 choices! {
-    ListenerProtocol { Http, Tcp, Detected }
+    ListenerProtocol { Http, Tcp, Detected, Udp since 5 }
     CaptureDirection { Outbound, Inbound }
     MutualTls { None, Permissive, Strict }
     ClientAuthMode { Required, Optional, Shown since 4 }

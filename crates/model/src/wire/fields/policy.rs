@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::route::redirect_status;
 use super::*;
 use crate::{
-    Abort, AbortAnswer, Affinity, CertificateDemand, CertificateNeed, Cors, Delay, ErrorPages,
-    Fault, HeaderEdit, HeaderEdits, Inquiry, Mirror, PathReading, PathRewrite, Policy, RateLimit,
-    Retry, RetryConditions, Rewrite, SameSite, TlsRedirect, Underscores, is_lower_token,
+    Abort, AbortAnswer, Affinity, CertificateDemand, CertificateNeed, CheckProtocol, Cors, Delay,
+    ErrorPages, Fault, HeaderEdit, HeaderEdits, Inquiry, Mirror, PathReading, PathRewrite, Policy,
+    RateLimit, Retry, RetryConditions, Rewrite, SameSite, TlsRedirect, Underscores, is_lower_token,
 };
 
 message! {
@@ -61,6 +61,20 @@ message! {
         65 inquiry: boxed::<Inquiry>(), since 4;
         /// The demand on the client's certificate, where the handshake leaves it to routes.
         70 client_certificate: boxed::<CertificateDemand>(), since 4;
+        /// 0 for none.
+        71 attempt_timeout as attempt_timeout_ms: milliseconds(), since 5;
+        /// The provider that is asked; absent asks nobody.
+        72 authorizer: optional::<_, Box<Provider>>(
+            checked(each::<Provider>(), is_asked)
+        ), since 5;
+    }
+}
+
+/// A processor accompanies requests, and says of none whether it may pass.
+fn is_asked(provider: &Provider) -> Result<(), WireError> {
+    match provider.protocol {
+        CheckProtocol::Http(_) | CheckProtocol::Grpc => Ok(()),
+        CheckProtocol::Process(_) => Err(WireError::Invalid("protocol of an authorizer")),
     }
 }
 
@@ -175,6 +189,9 @@ message! {
         3 authority: header_text("authority of copies");
         /// Whether copies come without their bodies.
         4 omits_body: boolean();
+        // To an older proxy copies are marked, as ever.
+        /// Whether they have no mark where they name no other authority.
+        5 keeps_authority: boolean();
     }
 }
 
@@ -309,6 +326,9 @@ message! {
         /// Regexes that match origins as a whole.
         7 origin_patterns: list(string()), since 2;
         8 forwards_unmatched: boolean(), since 3;
+        /// Whether "*" is answered by what the request names.
+        9 echoes_wildcards: boolean(), since 5;
+        10 exposes_in_preflights: boolean();
     }
 }
 
@@ -326,11 +346,28 @@ message! {
         6 same_site: choice::<SameSite>("SameSite");
         /// Whether it stays as it is when the endpoint fails.
         7 stays_on_failure: boolean();
+        /// Whether it is a header field, and the name of the cookie is that of the field.
+        8 in_header: boolean(), since 5;
+        /// 0 for none.
+        9 absolute_timeout as absolute_timeout_ms: milliseconds(), since 5;
     } => {
         if cookie.is_empty() {
             return Err(WireError::Missing("cookie name"));
         }
-        Affinity { cookie, path, age_max_s, secure, domain, same_site, stays_on_failure }
+        if in_header && !is_lower_token(&cookie) {
+            return Err(WireError::Invalid("header name"));
+        }
+        Affinity {
+            cookie,
+            path,
+            age_max_s,
+            secure,
+            domain,
+            same_site,
+            stays_on_failure,
+            in_header,
+            absolute_timeout,
+        }
     }
 }
 

@@ -25,6 +25,8 @@ message! {
             CheckProtocol::Process(processing) => Some(processing),
             CheckProtocol::Http(_) | CheckProtocol::Grpc => None,
         };
+        /// Headers that a service over gRPC is told; empty for all.
+        10 told: list(each::<NameMatch>()), since 5;
     } => {
         if authority.is_empty() {
             return Err(WireError::Missing("authority"));
@@ -35,7 +37,17 @@ message! {
             (None, None) => CheckProtocol::Grpc,
             (Some(_), Some(_)) => return Err(WireError::Invalid("protocol")),
         };
-        Provider { upstream, protocol, timeout, fail_open, error_status, body, authority, reroutes }
+        Provider {
+            upstream,
+            protocol,
+            timeout,
+            fail_open,
+            error_status,
+            body,
+            authority,
+            reroutes,
+            told: told.into(),
+        }
     }
 }
 
@@ -98,5 +110,6 @@ forms! {
         1 exact: header_name("header name") => Exact;
         2 start: header_name("header name") => Start;
         3 end: header_name("header name") => End;
+        4 any => Any, since 5;
     }
 }

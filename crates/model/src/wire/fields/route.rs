@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    Action, HeaderEdits, Name, PathMatch, PathView, Policy, Redirect, RedirectParts, RedirectPath,
-    RedirectTarget, Respond, Source, Test, ValueMatch, WeightedUpstream,
+    Action, Cors, HeaderEdits, Mirror, Name, PathMatch, PathRewrite, PathView, Policy, Redirect,
+    RedirectParts, RedirectPath, RedirectTarget, Respond, Rewrite, ShareAnswer, ShareFilters,
+    Source, Test, ValueMatch, WeightedUpstream,
 };
 
 message! {
@@ -129,6 +130,41 @@ message! {
         1 upstream: shared_name("upstream");
         2 weight: uint32();
         3 headers: boxed::<HeaderEdits>(), since 2;
+        4 filters: boxed::<ShareFilters>(), since 5;
+    }
+}
+
+message! {
+    /// The rules for the requests of one share.
+    ShareFilters, filters {
+        /// In place of the upstream's.
+        1 answer: some_of::<ShareAnswer>();
+        /// In place of that of the policy.
+        3 rewrite: boxed::<Rewrite>();
+        /// Beside those of the policy.
+        4 mirrors: list_of(
+            ShareFilters::MIRRORS_MAX, "number of mirrors", each::<Mirror>()
+        );
+        /// In place of that of the policy, and without patterns.
+        5 cors: boxed::<Cors>();
+    } => {
+        let patterns = cors.as_deref().map_or(0, |cors: &Cors| cors.origin_patterns.len());
+        if patterns > 0 {
+            return Err(WireError::Invalid("pattern of origins"));
+        }
+        let path = rewrite.as_deref().and_then(|rewrite: &Rewrite| rewrite.path.as_ref());
+        if matches!(path, Some(PathRewrite::Substitution { .. })) {
+            return Err(WireError::Invalid("rewrite of a share"));
+        }
+        ShareFilters { answer, rewrite, mirrors: mirrors.into(), cors }
+    }
+}
+
+forms! {
+    ShareAnswer {
+        /// A status, 400 to 599.
+        1 refuse: http_status(400..=599, "status of a refusal") => Refuse;
+        2 redirect: each::<Redirect>() => Redirect;
     }
 }
 
@@ -241,6 +277,9 @@ message! {
     } => {
         if upstreams.iter().any(|share: &WeightedUpstream| share.headers.is_some()) {
             return Err(WireError::Invalid("change of headers"));
+        }
+        if upstreams.iter().any(|share: &WeightedUpstream| share.filters.is_some()) {
+            return Err(WireError::Invalid("filter of streams"));
         }
         StreamRoute {
             listeners: listeners.into(),

@@ -44,6 +44,8 @@ pub(super) fn policy() -> Policy {
             age_max_s: 600,
             origin_patterns: Box::default(),
             forwards_unmatched: false,
+            echoes_wildcards: false,
+            exposes_in_preflights: false,
         })),
         affinity: Some(Box::new(Affinity {
             cookie: "INGRESSCOOKIE".into(),
@@ -108,6 +110,7 @@ fn second_route() -> Route {
             share: half,
             authority: Box::default(),
             omits_body: false,
+            keeps_authority: false,
         }]
         .into(),
         headers: Some(Box::new(edits())),
@@ -123,6 +126,7 @@ fn second_route() -> Route {
         upstream: "ns/svc:80".into(),
         weight: 9,
         headers: Some(Box::new(edits())),
+        filters: None,
     }];
     Route {
         listeners: names(&["https"]),
@@ -145,6 +149,7 @@ pub(super) fn first_route() -> Route {
         upstream: "ns/svc:80".into(),
         weight: 9,
         headers: None,
+        filters: None,
     }];
     Route {
         listeners: names(&["http", "https"]),
@@ -183,6 +188,8 @@ pub(super) fn third_domain() -> Domain {
             depth: 0,
         })),
         mesh: false,
+        section: None,
+        by_name: false,
     }
 }
 
@@ -216,6 +223,7 @@ pub(super) fn stream_route() -> StreamRoute {
         upstream: upstream.into(),
         weight: 50,
         headers: None,
+        filters: None,
     };
     StreamRoute {
         listeners: names(&["https"]),
@@ -269,6 +277,8 @@ pub(super) fn examples() -> Vec<(&'static str, Value)> {
                 tls: Arc::new(TlsSettings::default()),
                 client_auth: None,
                 mesh: false,
+                section: None,
+                by_name: false,
             })),
         ),
         (

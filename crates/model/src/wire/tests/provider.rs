@@ -67,6 +67,7 @@ pub(super) fn over_http() -> Provider {
         }),
         authority: "authorizer.ns.svc.cluster.local".into(),
         reroutes: true,
+        told: Box::default(),
     }
 }
 

@@ -99,6 +99,75 @@ fn tunnels_read_less_where_too_much_is_held_and_go_only_while_they_stand_still()
     assert_eq!((holdings.own(), holdings.leaving.get()), (0, 0));
 }
 
+fn half_a_head(holdings: &Rc<Holdings>, deadline: &Deadline, bytes: usize) -> HeldBytes {
+    let mut held = holdings.connection();
+    held.watch_head(deadline);
+    held.set(bytes);
+    held
+}
+
+#[test]
+fn half_a_head_goes_for_the_next_one_and_first_of_those_that_are_longest() {
+    let holdings = holdings(&Arc::default());
+    let deadline = Deadline::new();
+    let mut rest = holdings.connection();
+    rest.set(MAX);
+    let sizes = [16, 32, 16, 32].map(|size| size << 10);
+    let all = sizes.map(|bytes| half_a_head(&holdings, &deadline, bytes));
+    let evicted = || all.each_ref().map(HeldBytes::is_evicted);
+    // Beyond the bound there is room for what is little, and nobody goes by himself.
+    assert_eq!(evicted(), [false; 4]);
+    let next = half_a_head(&holdings, &deadline, 16 << 10);
+    assert!(next.exchange());
+    assert_eq!(evicted(), [false, true, false, false]);
+    assert!(next.exchange() && next.exchange());
+    assert_eq!(evicted(), [true, true, false, true]);
+    // It goes itself where it is the one that is longest.
+    let long = half_a_head(&holdings, &deadline, 64 << 10);
+    assert!(!long.exchange() && long.is_evicted());
+    assert_eq!(evicted(), [true, true, false, true]);
+    drop((rest, all, next, long));
+    assert_eq!((holdings.own(), holdings.leaving.get()), (0, 0));
+}
+
+#[test]
+fn half_heads_go_until_no_more_is_held_for_nobody_than_may_be() {
+    let holdings = holdings(&Arc::default());
+    let deadline = Deadline::new();
+    let each = 16 << 10;
+    let fit = MAX / each;
+    let all = Vec::from_iter((0..fit + 3).map(|_| half_a_head(&holdings, &deadline, each)));
+    assert_eq!(holdings.excess_of_nobody(), 3 * each);
+    holdings.relieve_of_heads();
+    let evicted = all.iter().filter(|it| it.is_evicted()).count();
+    assert_eq!((evicted, holdings.excess_of_nobody()), (3, 0));
+    assert!(all[..3].iter().all(HeldBytes::is_evicted));
+    // What is held for a namespace is no reason to.
+    let mut much = holdings.connection();
+    much.belong([1, 2]);
+    much.set(2 * MAX);
+    holdings.relieve_of_heads();
+    assert_eq!(all.iter().filter(|it| it.is_evicted()).count(), 3);
+}
+
+#[test]
+fn a_head_that_is_whole_has_to_go_no_more() {
+    let holdings = holdings(&Arc::default());
+    let deadline = Deadline::new();
+    let mut all = [(); 2].map(|()| half_a_head(&holdings, &deadline, 64 << 10));
+    all[0].unwatch();
+    let next = half_a_head(&holdings, &deadline, 64 << 10);
+    assert!(next.exchange());
+    let evicted = all.each_ref().map(HeldBytes::is_evicted);
+    assert_eq!(evicted, [false, true]);
+    assert_eq!(holdings.own(), 3 * (64 << 10));
+    // It came whole in time, and what it holds is no longer on its way out.
+    all[1].unwatch();
+    assert_eq!((all[1].is_evicted(), holdings.leaving.get()), (false, 0));
+    drop((all, next));
+    assert_eq!((holdings.own(), holdings.leaving.get()), (0, 0));
+}
+
 #[test]
 fn what_a_connection_counts_for_its_tunnel_is_counted_once() {
     let holdings = holdings(&Arc::default());

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use myriad_base::task;
 
+use super::turn::{self, PlanCost, Unplanned};
 use super::{Downstream as _, RequestTurn, Served};
+use crate::admission::planning::{Asker, PlanTurns, RESET_STEPS};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::Reason;
 use crate::codec::head::{self, Head, Version};
@@ -31,11 +33,13 @@ use crate::route::downstream_connection::DownstreamConnection;
 mod client;
 mod connection;
 mod flood;
+mod late;
 pub mod request;
 mod streams;
 
 use client::H2Client;
 use connection::{Connection, OpenedStream};
+use late::LateStream;
 use request::H2Request;
 use streams::Handle;
 
@@ -46,6 +50,8 @@ const LINGER: Duration = Duration::from_secs(1);
 struct Shared {
     worker: Rc<Worker>,
     visit: DownstreamConnection,
+    /// The hash of the client's source.
+    source: u64,
     /// Streams being served.
     active: Cell<usize>,
     /// Streams being served that wait for more than the client to read an answer of the proxy.
@@ -68,6 +74,7 @@ struct PlannedStream {
     account: RequestAccount,
     is_head: bool,
     has_to_upgrade: bool,
+    is_costly: bool,
 }
 
 impl Shared {
@@ -75,6 +82,51 @@ impl Shared {
     fn is_leaving(&self) -> bool {
         let worker = &self.worker;
         worker.is_draining() || self.visit.is_leaving() || worker.local.fairness.ends_idle()
+    }
+
+    /// Takes note of a stream that was reset, which has cost something for nothing.
+    fn note_reset(&self) {
+        self.resets.set(self.resets.get() + 1);
+        let fairness = &self.worker.local.fairness;
+        fairness.resets.add(self.source);
+        fairness.plans.spend(self.source, RESET_STEPS);
+    }
+
+    /// Takes note of a stream that was served, which makes up for one that was reset.
+    fn make_up(&self) {
+        self.resets.set(self.resets.get().saturating_sub(1));
+        self.worker.local.fairness.resets.make_up(self.source);
+    }
+
+    /// Charges the client's source for more than its head.
+    fn charge(&self, cost: PlanCost) {
+        turn::charge_source(&self.worker, || self.source, cost.planned);
+    }
+}
+
+impl Begun {
+    fn new(active: Active, mut handle: Handle, stream: PlannedStream) -> Self {
+        handle.hold_always(stream.account.memory());
+        handle.hold(stream.planned.memory(), 0);
+        Begun {
+            active,
+            handle,
+            stream,
+        }
+    }
+}
+
+impl PlannedStream {
+    /// The answer to a failure.
+    fn failed(shared: &Shared, kind: FailureKind) -> Self {
+        let Shared { worker, visit, .. } = shared;
+        PlannedStream {
+            planned: Planned::failed(kind),
+            account: RequestAccount::begin_unread(worker, visit, Version::Http2),
+            is_head: false,
+            has_to_upgrade: false,
+            is_costly: false,
+        }
     }
 }
 
@@ -122,10 +174,12 @@ pub async fn serve(
     stream: Stream,
     said: Option<Buffer>,
 ) {
-    let mut connection = Connection::new(stream, said, worker.local.clone());
+    let source = PlanTurns::source(visit.client.ip());
+    let mut connection = Connection::new(stream, said, worker.local.clone(), source);
     let shared = Rc::new(Shared {
         worker,
         visit,
+        source,
         active: Cell::new(0),
         busy: Cell::new(0),
         resets: Cell::new(0),
@@ -137,10 +191,20 @@ pub async fn serve(
     shared.visit.rest();
     let mut waits = Waits::Start;
     while let Some(opened) = next(&mut connection, &shared, &deadline, &mut waits).await {
-        let begun = begin(Active::new(shared.clone()), opened);
-        let ends_turn = begun.stream.planned.ends_turn;
+        let active = Active::new(shared.clone());
         // Boxed, because the runtime moves a task whole when it begins and again when it ends.
-        task::spawn_local("stream", Box::pin(serve_stream(begun)));
+        let (ends_turn, is_costly) = match begin(active, opened, connection.asker()) {
+            Ok(begun) => {
+                let turn = (begun.stream.planned.ends_turn, begun.stream.is_costly);
+                task::spawn_local("stream", Box::pin(serve_stream(begun)));
+                turn
+            }
+            Err(late) => {
+                task::spawn_local("late stream", Box::pin(late.serve()));
+                (true, true)
+            }
+        };
+        connection.note_cost(is_costly);
         if ends_turn {
             // What it is answered with counts before another stream is read, and one that is
             // costly has been the turn of this connection.
@@ -277,11 +341,13 @@ fn calm(connection: &mut Connection, shared: &Shared) -> bool {
         streams_max,
         ..
     } = *local.limits;
-    let resets = shared.resets.get() + connection.take_faults();
-    shared.resets.set(resets);
+    (0..connection.take_faults()).for_each(|_| shared.note_reset());
+    // Where the client's source floods by one connection after the other, each may do less.
+    let resets = &local.fairness.resets;
+    let has_many = resets.is_too_many(shared.source, shared.resets.get());
     // Streams that were reset go on until they notice.
     let many = resets_max.saturating_add(usize::try_from(streams_max).unwrap_or(usize::MAX));
-    if connection.is_ending() || (resets <= resets_max && shared.active.get() <= many) {
+    if connection.is_ending() || (!has_many && shared.active.get() <= many) {
         return false;
     }
     local.counts.add_reached(Reached::Resets);
@@ -290,26 +356,52 @@ fn calm(connection: &mut Connection, shared: &Shared) -> bool {
 }
 
 /// Makes the plan of a stream while its head is there.
-fn begin(active: Active, opened: OpenedStream) -> Begun {
-    let shared = &*active.shared;
+///
+/// # Errors
+/// The stream as it waits, where the namespace that serves its host has had its turn.
+fn begin(active: Active, opened: OpenedStream, asker: Asker) -> Result<Begun, Box<LateStream>> {
     let OpenedStream {
         head,
-        mut handle,
+        handle,
         is_end,
     } = opened;
-    let stream = plan_stream(shared, head.section(), is_end);
-    let stream = stream.unwrap_or_else(|kind| PlannedStream {
-        planned: Planned::failed(kind),
-        account: RequestAccount::begin_unread(&shared.worker, &shared.visit, Version::Http2),
-        is_head: false,
-        has_to_upgrade: false,
-    });
-    handle.hold_always(stream.account.memory());
-    handle.hold(stream.planned.memory(), 0);
-    Begun {
-        handle,
-        stream,
-        active,
+    let (shared, section) = (&active.shared, head.section());
+    let fairness = &shared.worker.local.fairness;
+    if fairness.resets.is_flood(shared.source) {
+        // Most of its streams are reset, and by then others of them are read.
+        fairness.plans.spend(shared.source, RESET_STEPS);
+    }
+    match plan_or_refuse(shared, section, is_end, Some(asker)) {
+        Ok(stream) => Ok(Begun::new(active, handle, stream)),
+        Err(namespace) => {
+            let head = (section.clone(), is_end);
+            let late = LateStream::new((active, handle), head, namespace, asker);
+            Err(Box::new(late))
+        }
+    }
+}
+
+/// The plan of a stream with a head, or the answer to what is wrong with that.
+///
+/// # Errors
+/// The namespace that serves its host, by its hash, where that has had its turn.
+fn plan_or_refuse(
+    shared: &Shared,
+    section: &Section,
+    is_end: bool,
+    asker: Option<Asker>,
+) -> Result<PlannedStream, u64> {
+    match plan_stream(shared, section, is_end, asker) {
+        Ok(stream) => Ok(stream),
+        Err(Unplanned::Crowded(namespace)) => Err(namespace),
+        Err(Unplanned::Failed(kind)) => {
+            let cost = PlanCost::of_refused(section.size(), &shared.worker.local.limits);
+            shared.charge(cost);
+            Ok(PlannedStream {
+                is_costly: cost.is_costly(),
+                ..PlannedStream::failed(shared, kind)
+            })
+        }
     }
 }
 
@@ -320,11 +412,16 @@ async fn serve_stream(begun: Begun) {
         stream,
     } = begun;
     let PlannedStream {
-        planned,
+        mut planned,
         mut account,
         is_head,
         has_to_upgrade,
+        ..
     } = stream;
+    if handle.is_gone() {
+        // Nothing is begun for it: no endpoint is chosen, and none is connected to.
+        planned = Planned::failed(FailureKind::ClientGone);
+    }
     let shared = active.shared.clone();
     let worker = &shared.worker;
     let body_bytes_max = match &planned.plan {
@@ -349,7 +446,7 @@ async fn serve_stream(begun: Begun) {
     };
     let served = turn.carry_out(planned).await;
     // An answer of the proxy costs a client nothing, and makes up for no reset.
-    let earned = usize::from(!matches!(served, Served::Answered { .. }));
+    let has_earned = !matches!(served, Served::Answered { .. });
     let tunnel = match served {
         Served::Switched(switched, idle_timeout) => {
             // HTTP/2 has no 101, and says the same by a success.
@@ -358,11 +455,11 @@ async fn serve_stream(begun: Begun) {
         }
         Served::Done | Served::Answered { .. } | Served::Broken => None,
     };
-    let resets = shared.resets.get();
-    shared.resets.set(match account.failure {
-        Some(FailureKind::ClientGone) => resets + 1,
-        _ => resets.saturating_sub(earned),
-    });
+    match account.failure {
+        Some(FailureKind::ClientGone) => shared.note_reset(),
+        _ if has_earned => shared.make_up(),
+        _ => {}
+    }
     client.tell(&mut account);
     account.finish(worker);
     if let Some((switched, idle_timeout)) = tunnel {
@@ -373,14 +470,16 @@ async fn serve_stream(begun: Begun) {
     }
 }
 
+/// The plan of a stream that `asker` asks for, or that was called once others had had their turn.
 fn plan_stream(
     shared: &Shared,
     section: &Section,
     is_body_empty: bool,
-) -> Result<PlannedStream, FailureKind> {
+    asker: Option<Asker>,
+) -> Result<PlannedStream, Unplanned> {
     let limits = &shared.worker.local.limits;
     if section.is_over() {
-        return Err(FailureKind::HeadTooLarge);
+        return Err(FailureKind::HeadTooLarge.into());
     }
     let mut room = HeadMemory::default();
     let request = H2Request::read(section).map_err(|_| FailureKind::BadRequest)?;
@@ -390,15 +489,24 @@ fn plan_stream(
     head.scheme = scheme(&shared.visit, &head, shared.worker.local.trusted_hops);
     let tables = shared.worker.tables.load();
     let (worker, visit, budget) = (&shared.worker, &shared.visit, Budget::default());
+    if let Some(asker) = asker {
+        let admitted = turn::admit(worker, &tables, visit, &head.host, || asker);
+        // Its path was read for nothing.
+        admitted.inspect_err(|_| shared.charge(PlanCost::of(&head, 0, &budget)))?;
+    }
     underscore::sift(&tables, visit, &mut head, &worker.local.counts, &budget);
     let mut account = RequestAccount::begin(worker, &tables, visit, &head);
     let room = &mut room;
     let planned = plan(worker, &tables, visit, (&head, room), &mut account, &budget);
+    let cost = PlanCost::of(&head, section.size(), &budget);
+    shared.charge(cost);
+    turn::charge_namespace(worker, &tables, visit, &head.host, cost.all());
     Ok(PlannedStream {
         planned,
         account,
         is_head: head.method == "HEAD",
         has_to_upgrade,
+        is_costly: cost.is_costly(),
     })
 }
 

@@ -135,6 +135,7 @@ impl Stage {
             Stage::BodyLimit => "body limit",
             Stage::Passwords => "password",
             Stage::Inquiry => "outside authentication",
+            Stage::Authorizer => "outside authorization by the route",
             Stage::Fault => "fault",
             Stage::Processors => "processor",
             Stage::Forward => "action",

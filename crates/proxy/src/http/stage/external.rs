@@ -14,7 +14,8 @@ use super::dry_run::{DryRunEnd, StageVerdict};
 use super::forward::asker;
 use super::gather::{Body, gather};
 use super::{
-    Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization, route, run,
+    Authorizer, Decided, Flow, Providers, REROUTED, RequestState, Scene, Serving, authorization,
+    route, run,
 };
 use crate::admission::share::{HeldShare, Owner};
 use crate::admission::spaces::Spots;
@@ -33,6 +34,7 @@ use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
 use crate::pattern::Budget;
 use crate::policy::check::{self, Answered, CheckVerdict, Question};
+use crate::policy::cors::{self, Additions};
 use crate::policy::token::KeptToken;
 use crate::policy::{authorize, hops};
 use crate::route::access_policies::AccessPolicies;
@@ -123,7 +125,7 @@ fn providers(
     let asked = authorize::asked(tables.access_policies(), &judged);
     let mut all = Providers::new();
     for name in asked {
-        all.push(authorizer(tables, name)?);
+        all.push(Authorizer::Policy(authorizer(tables, name)?));
     }
     Some(all)
 }
@@ -140,6 +142,15 @@ impl Check {
     pub(super) fn memory(&self) -> usize {
         let copies = 2 + usize::from(self.token.is_some());
         copies * self.head.memory()
+    }
+
+    /// Whether a provider was asked.
+    fn has_asked(&self, provider: &Authorizer) -> bool {
+        let Authorizer::OfRoute(route) = provider else {
+            return true;
+        };
+        let mut all = self.providers.iter();
+        all.any(|it| matches!(it, Authorizer::OfRoute(own) if own.is_same(route)))
     }
 
     /// A request as the stages before the providers have left it.
@@ -170,12 +181,14 @@ fn owner(request: &RequestState<'_, '_>) -> Owner {
     if let Some((origin, host)) = taken.and_then(|taken| taken.entry.owner()) {
         return Owner::of(origin, host);
     }
-    let provider = request.providers.first();
-    let owner = provider.and_then(|sealed| {
-        let origin = &sealed.resource()?.origin;
-        Some(Owner::of_provider(origin, sealed.name()))
-    });
-    owner.unwrap_or_default()
+    match request.providers.first() {
+        Some(Authorizer::Policy(sealed)) => {
+            let resource = sealed.resource();
+            let owner = resource.map(|it| Owner::of_provider(&it.origin, sealed.name()));
+            owner.unwrap_or_default()
+        }
+        Some(Authorizer::OfRoute(_)) | None => Owner::default(),
+    }
 }
 
 /// The place for questions about a request that has none, as one that the proxy answers itself:
@@ -228,7 +241,7 @@ pub async fn settle<P: Peer>(
             if let Some(kind) = answer.failure {
                 trouble::tell(kind, answer.status, &check.head.head().host, || None);
             }
-            *decided = Decided::answered(answer);
+            *decided = Decided::answered(answer.with(told_of_origins(&mut decided.plan)));
             return;
         }
     };
@@ -251,6 +264,11 @@ pub async fn settle<P: Peer>(
         if decided.plan.is_overloaded() {
             return;
         }
+        // Another route may have somebody asked who was not, and whom it is too late to ask.
+        if request.providers.iter().any(|it| !check.has_asked(it)) {
+            *decided = Decided::failed(FailureKind::Unauthorized);
+            return;
+        }
         if let Plan::Forward(plan) = &decided.plan
             && let Some(policy) = plan.policy()
         {
@@ -263,6 +281,16 @@ pub async fn settle<P: Peer>(
     if let Plan::Forward(plan) = &mut decided.plan {
         body.give_back(plan);
     }
+}
+
+/// The fields about origins that the response would have had, without which the page that asked
+/// would not see why it was refused.
+fn told_of_origins(plan: &mut Plan) -> Additions {
+    let Plan::Forward(plan) = plan else {
+        return Additions::new();
+    };
+    let all = std::mem::take(&mut plan.additions).into_iter();
+    all.filter(|(name, _)| cors::is_told_by(name)).collect()
 }
 
 /// The answers of the providers that let a request pass.
@@ -296,8 +324,8 @@ async fn ask_all<P: Peer>(
         is_rerouted: false,
         body: Body::default().standing(standing).beside(beside),
     };
-    for sealed in &check.providers {
-        let Some(provider) = sealed.provider() else {
+    for asked in &check.providers {
+        let Some(provider) = asked.provider() else {
             return Err(LocalReply::failed(FailureKind::Internal));
         };
         let head = check.head.head();

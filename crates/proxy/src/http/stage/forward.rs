@@ -4,7 +4,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use myriad_model::{Action, Balancer, Mirror, Policy, Rewrite, WeightedUpstream};
+use myriad_base::clock;
+use myriad_model::{
+    Action, Balancer, Mirror, Policy, Redirect, Rewrite, ShareAnswer, ShareFilters,
+    WeightedUpstream,
+};
 
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{Flow, RequestState, Scene, Serving, TakenRoute};
@@ -13,16 +17,17 @@ use crate::admission::silent::source_of;
 use crate::balance::{Endpoint, draw_share};
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::buffer::Buffer;
+use crate::codec::endpoint_head::EndpointHead;
 use crate::codec::head::{Head, Version, is_idempotent, split_authority};
 use crate::codec::websocket;
 use crate::failure::FailureKind;
 use crate::http::answer::LocalReply;
 use crate::http::error_pages;
-use crate::http::plan::{Forward, header_edits};
+use crate::http::plan::{Forward, header_edits, share_filters};
 use crate::http::worker::Worker;
 use crate::http::write;
 use crate::pattern::Budget;
-use crate::policy::cors::Additions;
+use crate::policy::cors::{self, Additions};
 use crate::policy::header::Edits;
 use crate::policy::rewrite::{Matched, rewrite};
 use crate::policy::{affinity, client, fault, hops, redirect, sameness};
@@ -47,16 +52,36 @@ pub(super) fn apply<'a>(
     let head = request.head.get();
     let hops_max = serving.worker.local.limits.loop_hops_max;
     let written = hops::admit(head, scene.visit, hops_max)
+        .map_err(Instead::Failed)
         .and_then(|is_hop| write_to(shares, (head, is_hop), taken, scene, serving));
     match written {
         Ok(mut forward) => {
-            forward.additions.extend(additions);
+            // What its share says of origins is in place of what the policy says of them.
+            let is_replaced = cors::tells_of_origins(&forward.additions);
+            let additions = additions.into_iter();
+            let kept = additions.filter(|(name, _)| !(is_replaced && cors::is_told_by(name)));
+            forward.additions.extend(kept);
             match is_borne(&forward, scene.visit, serving) {
                 true => Ok(Flow::Forward(forward)),
                 false => Err(FailureKind::Overloaded),
             }
         }
-        Err(kind) => Ok(Flow::answer(LocalReply::failed(kind).with(additions))),
+        Err(Instead::Failed(kind)) => Ok(Flow::answer(LocalReply::failed(kind).with(additions))),
+        Err(Instead::Answered(answer)) => Ok(Flow::answer(answer.with(additions))),
+    }
+}
+
+/// The end of a request that no endpoint gets.
+enum Instead {
+    /// It fails.
+    Failed(FailureKind),
+    /// The share that it is of has an answer.
+    Answered(Box<LocalReply>),
+}
+
+impl From<FailureKind> for Instead {
+    fn from(kind: FailureKind) -> Self {
+        Instead::Failed(kind)
     }
 }
 
@@ -84,21 +109,13 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
             Err(kind) => DryRunEnd::refused(kind, kind.verdict().text.trim_end()),
         };
     };
-    if let Err(kind) = rewritten(request.head.get(), taken, scene.budget) {
+    let rule = taken.route.policy.rewrite.as_deref();
+    if let Err(kind) = rewritten(rule, request.head.get(), taken, scene.budget) {
         return DryRunEnd::refused(kind, "the path cannot be rewritten as the route says");
     }
-    let (mut ready, mut by_hash) = (0, false);
-    for (number, share) in shares.iter().enumerate().filter(|(_, it)| it.weight > 0) {
-        let hash = taken.entry.upstream_hash(number);
-        let upstream = hash.and_then(|hash| scene.tables.upstream(hash, &share.upstream));
-        if let Some(upstream) = upstream.filter(|it| it.upstream.is_some()) {
-            ready += upstream.pool.len();
-            ready += usize::from(upstream.resolution.is_some());
-            let options = upstream.options();
-            by_hash |= options.is_some_and(|it| matches!(it.balancer, Balancer::Hash(_)));
-        }
-    }
+    let (ready, by_hash, answered) = count(shares, taken, scene.tables);
     match (ready, shares.is_empty()) {
+        (0, false) if answered > 0 => nowhere(shares),
         (0, true) => DryRunEnd::refused(
             FailureKind::NoUpstream,
             "the route names no Service that is there",
@@ -112,6 +129,9 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
             if by_hash {
                 text.push_str(", and equal requests to the same");
             }
+            if answered > 0 {
+                text = format!("{text}, but for shares that weigh {answered} and are answered");
+            }
             for Mirror { upstream, .. } in &taken.route.policy.mirrors {
                 text = format!("{text}; copies go to {upstream}");
             }
@@ -124,6 +144,46 @@ pub(super) fn explain(request: &mut RequestState<'_, '_>, scene: &Scene<'_>) -> 
     }
 }
 
+/// The end of a route whose shares are answered, all that weigh anything.
+fn nowhere(shares: &[WeightedUpstream]) -> StageVerdict {
+    let mut weighted = shares.iter().filter(|share| share.weight > 0);
+    let status = match weighted.find_map(answer_of) {
+        Some(ShareAnswer::Refuse(status)) => *status,
+        Some(ShareAnswer::Redirect(target)) => target.status,
+        None => FailureKind::NoUpstream.verdict().status,
+    };
+    StageVerdict::Ends(DryRunEnd {
+        status: Some(status),
+        failure: Some(FailureKind::NoUpstream),
+        text: format!("{status}: no share of the route is sent anywhere"),
+    })
+}
+
+/// How many endpoints are ready, whether equal requests go to the same, and how much the shares
+/// weigh that have an answer of their own.
+fn count(
+    shares: &[WeightedUpstream],
+    taken: TakenRoute<'_>,
+    tables: &Tables,
+) -> (usize, bool, u32) {
+    let (mut ready, mut by_hash, mut answered) = (0, false, 0_u32);
+    for (number, share) in shares.iter().enumerate().filter(|(_, it)| it.weight > 0) {
+        if answer_of(share).is_some() {
+            answered = share.weight.saturating_add(answered);
+            continue;
+        }
+        let hash = taken.entry.upstream_hash(number);
+        let upstream = hash.and_then(|hash| tables.upstream(hash, &share.upstream));
+        if let Some(upstream) = upstream.filter(|it| it.upstream.is_some()) {
+            ready += upstream.pool.len();
+            ready += usize::from(upstream.resolution.is_some());
+            let options = upstream.options();
+            by_hash |= options.is_some_and(|it| matches!(it.balancer, Balancer::Hash(_)));
+        }
+    }
+    (ready, by_hash, answered)
+}
+
 /// The answer of a route that sends nothing to an endpoint.
 fn answer(
     request: &RequestState<'_, '_>,
@@ -131,13 +191,76 @@ fn answer(
     scene: &Scene<'_>,
 ) -> Result<LocalReply, FailureKind> {
     match route.action {
-        Action::Redirect(target) => {
-            let matched = Matched::of(entry, route, scene.budget);
-            let location = redirect::location(target, matched, request.head.get())?;
-            Ok(LocalReply::redirect(target.status, location).of(entry))
-        }
+        Action::Redirect(target) => redirected(
+            target,
+            request.head.get(),
+            TakenRoute { entry, route },
+            scene,
+        ),
         Action::Respond(fixed) => Ok(LocalReply::empty(fixed.status).of(entry)),
         Action::Forward(_) => Err(FailureKind::Internal),
+    }
+}
+
+/// The answer that leads elsewhere.
+fn redirected(
+    target: &Redirect,
+    head: &Head<'_>,
+    TakenRoute { entry, route }: TakenRoute<'_>,
+    scene: &Scene<'_>,
+) -> Result<LocalReply, FailureKind> {
+    let matched = Matched::of(entry, route, scene.budget);
+    let location = redirect::location(target, matched, head)?;
+    Ok(LocalReply::redirect(target.status, location).of(entry))
+}
+
+/// The answer of a share, where it has one.
+fn answer_of(share: &WeightedUpstream) -> Option<&ShareAnswer> {
+    share.filters.as_deref()?.answer.as_ref()
+}
+
+/// The answer to a request of a share, with what that says of origins.
+fn answered(
+    answer: &ShareAnswer,
+    head: &Head<'_>,
+    taken: TakenRoute<'_>,
+    scene: &Scene<'_>,
+) -> Instead {
+    match answer {
+        ShareAnswer::Refuse(status) => {
+            let mut reply = LocalReply::failed(FailureKind::NoUpstream);
+            reply.status = *status;
+            Instead::Answered(Box::new(reply))
+        }
+        ShareAnswer::Redirect(target) => match redirected(target, head, taken, scene) {
+            Ok(reply) => Instead::Answered(Box::new(reply)),
+            Err(kind) => Instead::Failed(kind),
+        },
+    }
+}
+
+/// The fields for the response that a share's rules about origins add.
+///
+/// # Errors
+/// The answer to a preflight.
+fn leave(
+    filters: Option<&ShareFilters>,
+    head: &Head<'_>,
+    scene: &Scene<'_>,
+) -> Result<Additions, Instead> {
+    let Some(rules) = filters.and_then(|filters| filters.cors.as_deref()) else {
+        return Ok(Additions::new());
+    };
+    let is_preflight = cors::is_preflight(head);
+    let additions = cors::additions(rules, &[], head, is_preflight, scene.budget);
+    if scene.budget.is_spent() {
+        return Err(Instead::Failed(FailureKind::RegexBudget));
+    }
+    match is_preflight && (!rules.forwards_unmatched || cors::is_leave(&additions)) {
+        true => Err(Instead::Answered(Box::new(
+            LocalReply::empty(204).with(additions),
+        ))),
+        false => Ok(additions),
     }
 }
 
@@ -171,13 +294,13 @@ fn is_borne(plan: &Forward, visit: &DownstreamConnection, serving: &mut Serving<
     account.held.is_some()
 }
 
-/// The path that the endpoint sees, where it is another one.
+/// The path that the endpoint sees by a rule, where it is another one.
 fn rewritten(
+    rule: Option<&Rewrite>,
     head: &Head<'_>,
     TakenRoute { entry, route }: TakenRoute<'_>,
     budget: &Budget,
 ) -> Result<Option<String>, FailureKind> {
-    let rule = route.policy.rewrite.as_deref();
     let Some(rule) = rule.and_then(|rule| rule.path.as_ref()) else {
         return Ok(None);
     };
@@ -192,7 +315,7 @@ fn write_to(
     taken: TakenRoute<'_>,
     scene: &Scene<'_>,
     serving: &Serving<'_>,
-) -> Result<Box<Forward>, FailureKind> {
+) -> Result<Box<Forward>, Instead> {
     let Scene { tables, visit, .. } = *scene;
     let (Serving { worker, account }, TakenRoute { entry, route }) = (serving, taken);
     let policy = &**route.policy;
@@ -200,27 +323,22 @@ fn write_to(
         share,
         upstream,
         preferred,
-    } = pick(worker, tables, head, entry, policy, shares)?;
-    let rewritten = rewritten(head, taken, scene.budget)?;
+    } = match pick(worker, tables, head, entry, policy, shares)? {
+        Pick::Sent(picked) => picked,
+        Pick::Answered(answer) => return Err(answered(answer, head, taken, scene)),
+    };
+    let filters = share_filters(route, share);
+    let leave = leave(filters, head, scene)?;
+    let rule = filters.and_then(|filters| filters.rewrite.as_deref());
+    let rule = rule.or(policy.rewrite.as_deref());
     let [of_policy, of_share] =
         header_edits(route, share).map(|edits| Edits::new(edits.map(|edits| &edits.request), None));
-    let authority = authority(policy.rewrite.as_deref(), of_policy, of_share);
-    let mirrors = mirrors(worker, tables, policy, head);
-    let made_key = websocket_key(worker, head, &upstream);
-    let request = write::RequestHead {
-        head,
-        path: rewritten.as_deref(),
-        authority,
-        edits: of_policy.then(of_share),
-        visit,
-        demand: policy.client_certificate.as_deref(),
-        is_http2: upstream.is_http2(),
-        trusted_hops: scene.trusted_hops,
-        websocket_key: made_key.as_deref(),
-        is_hop,
-        request_id: account.passed_id(worker),
-    };
-    let (hash, additions) = sameness(worker, &upstream, visit, head);
+    let authority = authority(rule, of_policy, of_share);
+    let changes = (rule, authority, of_policy.then(of_share));
+    let written = write_head(&upstream, changes, (head, is_hop), taken, scene, serving)?;
+    let mirrors = mirrors(worker, tables, (policy, filters), head);
+    let (hash, mut additions) = sameness(worker, &upstream, visit, head);
+    additions.extend(leave);
     let marks = policy.affinity.as_deref();
     Ok(Box::new(Forward {
         hash,
@@ -228,7 +346,7 @@ fn write_to(
         share,
         preferred,
         takes_none: marks.is_none_or(|affinity| affinity::takes_none(affinity, head)),
-        head: write::request(&request, upstream.is_tls())?,
+        head: written,
         body: Buffer::none(),
         encoder: encoder(&upstream, head),
         scheme: head.scheme,
@@ -255,6 +373,34 @@ fn write_to(
         is_copy: false,
         turn: Cell::default(),
     }))
+}
+
+/// The head that the endpoint gets, with the target that a rule makes, this authority and these
+/// edits.
+fn write_head(
+    upstream: &UpstreamEntry,
+    (rule, authority, edits): (Option<&Rewrite>, Option<&str>, Edits<'_>),
+    (head, is_hop): (&Head<'_>, bool),
+    taken: TakenRoute<'_>,
+    scene: &Scene<'_>,
+    Serving { worker, account }: &Serving<'_>,
+) -> Result<EndpointHead, FailureKind> {
+    let rewritten = rewritten(rule, head, taken, scene.budget)?;
+    let made_key = websocket_key(worker, head, upstream);
+    let request = write::RequestHead {
+        head,
+        path: rewritten.as_deref(),
+        authority,
+        edits,
+        visit: scene.visit,
+        demand: taken.route.policy.client_certificate.as_deref(),
+        is_http2: upstream.is_http2(),
+        trusted_hops: scene.trusted_hops,
+        websocket_key: made_key.as_deref(),
+        is_hop,
+        request_id: account.passed_id(worker),
+    };
+    write::request(&request, upstream.is_tls())
 }
 
 /// The client by its address; those whose addresses nobody tells are one.
@@ -336,13 +482,15 @@ fn named_host(
 fn mirrors(
     worker: &Worker,
     tables: &Tables,
-    policy: &Policy,
+    (policy, filters): (&Policy, Option<&ShareFilters>),
     head: &Head<'_>,
 ) -> Vec<(Arc<UpstreamEntry>, usize)> {
-    if policy.mirrors.is_empty() || head.upgrade.is_some() || hops::is_copy(head) {
+    let of_share = filters.map_or(&[][..], |filters| &*filters.mirrors);
+    let has_none = policy.mirrors.is_empty() && of_share.is_empty();
+    if has_none || head.upgrade.is_some() || hops::is_copy(head) {
         return Vec::new();
     }
-    let all = policy.mirrors.iter().enumerate();
+    let all = policy.mirrors.iter().chain(of_share).enumerate();
     let drawn = all.filter(|(_, mirror)| fault::is_in(mirror.share, &worker.local.dice));
     let found = drawn.filter_map(|(at, Mirror { upstream, .. })| {
         let entry = tables.upstream(upstream_hash(upstream), upstream)?;
@@ -360,15 +508,23 @@ struct Picked {
     preferred: Option<Arc<Endpoint>>,
 }
 
-/// The upstream that a cookie leads to, or else one drawn by weight.
-fn pick(
+/// The outcome of drawing one of the shares.
+enum Pick<'a> {
+    /// The request goes to its upstream.
+    Sent(Picked),
+    /// It has an answer of its own.
+    Answered(&'a ShareAnswer),
+}
+
+/// The upstream that a mark leads to, or else the share that is drawn by weight.
+fn pick<'a>(
     worker: &Worker,
     tables: &Tables,
     head: &Head<'_>,
     entry: &RouteEntry,
     policy: &Policy,
-    shares: &[WeightedUpstream],
-) -> Result<Picked, FailureKind> {
+    shares: &'a [WeightedUpstream],
+) -> Result<Pick<'a>, FailureKind> {
     let find = |index: usize| {
         let (share, hash) = (shares.get(index)?, entry.upstream_hash(index)?);
         let upstream = tables.upstream(hash, &share.upstream)?;
@@ -378,16 +534,17 @@ fn pick(
     let marked = policy
         .affinity
         .as_ref()
-        .and_then(|affinity| affinity::mark(affinity, head));
+        .and_then(|affinity| affinity::mark(affinity, head, clock::since_epoch()));
     if let Some(mark) = marked {
-        let weighted = shares.iter().enumerate().filter(|(_, s)| s.weight > 0);
+        let is_sent = |share: &WeightedUpstream| share.weight > 0 && answer_of(share).is_none();
+        let weighted = shares.iter().enumerate().filter(|(_, it)| is_sent(it));
         for (index, upstream) in weighted.filter_map(|(index, _)| Some((index, find(index)?))) {
             if let Some(target) = upstream.pool.marked(mark) {
-                return Ok(Picked {
+                return Ok(Pick::Sent(Picked {
                     share: index,
                     upstream: upstream.clone(),
                     preferred: Some(target.clone()),
-                });
+                }));
             }
         }
     }
@@ -396,13 +553,16 @@ fn pick(
         _ => draw_share(shares.iter().map(|share| share.weight), &worker.local.dice)
             .ok_or(FailureKind::NoUpstream)?,
     };
+    if let Some(answer) = shares.get(index).and_then(answer_of) {
+        return Ok(Pick::Answered(answer));
+    }
     let upstream = find(index).ok_or(FailureKind::NoUpstream)?;
     if upstream.pool.is_empty() && upstream.resolution.is_none() {
         return Err(FailureKind::NoEndpoint);
     }
-    Ok(Picked {
+    Ok(Pick::Sent(Picked {
         share: index,
         upstream: upstream.clone(),
         preferred: None,
-    })
+    }))
 }

@@ -5,7 +5,8 @@ use myriad_model::Action;
 
 use super::dry_run::{DryRunEnd, StageVerdict};
 use super::{
-    Flow, RequestState, Scene, Serving, TakenRoute, certificate, inquiry, passwords, sources,
+    Flow, RequestState, Scene, Serving, TakenRoute, authorizer, certificate, inquiry, passwords,
+    sources,
 };
 use crate::failure::FailureKind;
 use crate::route::entry::RouteEntry;
@@ -121,9 +122,12 @@ fn strictest<'a>(
         let own_users = own.and_then(|own| passwords::asked(own, head, scene));
         let inquiry = inquiry::asked(policy, head, scene);
         let own_inquiry = own.and_then(|own| inquiry::asked(own, head, scene));
+        let authorizer = authorizer::asked(policy, head, scene);
+        let own_authorizer = own.and_then(|own| authorizer::asked(own, head, scene));
         let own_processor = own.and_then(|own| own.processor.as_ref());
         let is_judged_so = (users.is_none() || users == own_users)
             && (inquiry.is_none() || inquiry == own_inquiry)
+            && (authorizer.is_none() || authorizer == own_authorizer)
             && (policy.processor.is_none() || policy.processor.as_ref() == own_processor);
         if !is_judged_so {
             return Err(FailureKind::Forbidden);

@@ -340,7 +340,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             self.response = Response::Refused(is_read);
             return Ok(());
         }
-        timers.end_try();
+        timers.answer();
         if plan.has_to_upgrade && matches!(head.status, 200..300) {
             return Err(FailureKind::NoUpgrade.into());
         }

@@ -476,7 +476,7 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             self.response = Response::Refused;
             return Ok(());
         }
-        timers.end_try();
+        timers.answer();
         // Only a copy may still need what has come.
         if plan.mirrors.is_empty() || outgoing.is_complete() {
             outgoing.let_go();

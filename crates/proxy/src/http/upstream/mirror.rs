@@ -55,8 +55,7 @@ pub(super) fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
             counts.add(Count::MirrorFailed);
             continue;
         };
-        let rule = plan.policy().and_then(|policy| policy.mirrors.get(*at));
-        let change = rule.map(Change::of).unwrap_or_default();
+        let change = plan.mirror(*at).map(Change::of).unwrap_or_default();
         let Some(copy) = copied(outgoing, upstream, change) else {
             counts.add(Count::MirrorFailed);
             continue;
@@ -78,8 +77,10 @@ pub(super) fn start(worker: &Rc<Worker>, plan: &Forward, outgoing: &Outgoing) {
 /// The differences of a copy.
 #[derive(Clone, Copy, Default)]
 struct Change<'a> {
-    /// The authority that it names; empty for a mark on that of the request.
+    /// The authority that it names; empty for that of the request.
     authority: &'a str,
+    /// Whether that of the request goes without a mark.
+    keeps_authority: bool,
     omits_body: bool,
 }
 
@@ -87,14 +88,18 @@ impl<'a> Change<'a> {
     fn of(rule: &'a Mirror) -> Self {
         Change {
             authority: &rule.authority,
+            keeps_authority: rule.keeps_authority,
             omits_body: rule.omits_body,
         }
     }
 
     /// The authority of the copy of a request with this one.
     fn put_authority(self, own: &str, out: &mut Buffer) {
-        if !self.authority.is_empty() {
-            out.append_str(self.authority);
+        if !self.authority.is_empty() || self.keeps_authority {
+            out.append_str(match self.authority {
+                "" => own,
+                authority => authority,
+            });
             return;
         }
         let (host, port) = parts_of(own);
@@ -364,6 +369,13 @@ mod tests {
             let found = marked(text(host, "").as_bytes(), Change::default());
             let expected = text(result, "cdn-loop: myriad;copy=1\r\n");
             assert_eq!(found.filled(), expected.as_bytes());
+            let keeping = Change {
+                keeps_authority: true,
+                ..Change::default()
+            };
+            let kept = marked(text(host, "").as_bytes(), keeping);
+            let expected = text(host, "cdn-loop: myriad;copy=1\r\n");
+            assert_eq!(kept.filled(), expected.as_bytes());
         }
     }
 
@@ -373,6 +385,7 @@ mod tests {
         let change = Change {
             authority: "copy.example:81",
             omits_body: true,
+            ..Change::default()
         };
         let chunked = "POST /a HTTP/1.1\r\nhost: a:80\r\ntransfer-encoding: chunked\r\n\
                        x-a: b\r\n\r\n1\r\na\r\n0\r\n\r\n";

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use myriad_base::clock;
+
 use super::attempt::{Attempt, Broken, ExchangeEnd, note_failure};
 use super::h1::Relay;
 use super::h2;
@@ -27,6 +29,7 @@ use crate::http::worker::Worker;
 use crate::net::carrier::Carrier;
 use crate::net::deadline::Deadline;
 use crate::policy::affinity;
+use crate::policy::check;
 use crate::policy::retry::Event;
 use crate::telemetry::count::Count;
 use crate::upstream::attempt;
@@ -139,6 +142,7 @@ pub async fn exchange<P: Peer>(
         if outgoing.is_complete() {
             timers.run(false);
         }
+        timers.begin_try();
         let way = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
         let next = match way {
             Ok(way) => {
@@ -445,8 +449,8 @@ async fn pause(wait: Duration, timers: &mut Timers) -> Result<(), Broken> {
     .await
 }
 
-/// Puts a cookie on the response where the client has none that leads to this endpoint, unless it
-/// is to come back to the one that failed.
+/// Puts a cookie, or a field, on the response where the client has none that leads to this
+/// endpoint, unless it is to come back to the one that failed.
 fn offer_cookie(plan: &mut Forward, target: &Endpoint) {
     let Some(affinity) = plan.policy().and_then(|policy| policy.affinity.as_ref()) else {
         return;
@@ -455,11 +459,29 @@ fn offer_cookie(plan: &mut Forward, target: &Endpoint) {
         Some(known) => known.id == target.id || affinity.stays_on_failure,
         None => false,
     };
+    let token = (!stays).then(|| affinity::token(affinity, target, clock::since_epoch()));
+    if affinity.in_header {
+        let name = affinity.cookie.clone();
+        return offer_field(plan, name, token);
+    }
     let takes_none = plan.takes_none;
-    let cookie = (!stays).then(|| affinity::set_cookie(affinity, target, takes_none));
+    let cookie = token.map(|token| affinity::set_cookie(affinity, &token, takes_none));
     plan.additions.retain(|(name, _)| *name != "set-cookie");
     let cookie = cookie.map(|cookie| ("set-cookie", cookie.into_bytes().into()));
     plan.additions.extend(cookie);
+}
+
+/// Puts a field with a token on the response, in place of that of an earlier try.
+fn offer_field(plan: &mut Forward, name: Box<str>, token: Option<String>) {
+    // Those for successes alone come first, and are none of ours.
+    let from = plan.told_on_success;
+    let mut told = plan.told.iter().skip(from);
+    if let Some(at) = told.position(|(known, _)| *known == name) {
+        plan.told.remove(from + at);
+    }
+    if let Some(token) = token.filter(|_| check::may_pass_on(&name)) {
+        plan.told.push((name, token.into_bytes().into()));
+    }
 }
 
 fn switched(far: Far, said: Option<Buffer>, flight: Flight) -> Switched {

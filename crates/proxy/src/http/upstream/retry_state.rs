@@ -12,8 +12,9 @@ use crate::policy::retry::{self, Event};
 use crate::telemetry::count::Count;
 use crate::upstream::entry::UpstreamEntry;
 
-/// Repetitions that an upstream always has room for.
-const REPEATING_MIN: u32 = 3;
+/// Repetitions that an upstream always has room for: so few are no outage, and where few requests
+/// come at once, a fifth of them would be less than their routes allow.
+const REPEATING_MIN: u32 = 16;
 
 /// One of how many requests in flight at an upstream may be a repetition: an outage must not be
 /// multiplied by those who wait for its end.
@@ -156,9 +157,9 @@ mod tests {
         let upstream = UpstreamEntry::new("u".into(), None, Parts::new(), &mut targets, None);
         let (pool, target) = pool();
         assert_eq!(fill(&upstream, &pool).len(), REPEATING_MIN as usize);
-        let flights: Vec<Flight> = (0..50).map(|_| Flight::start(target.clone())).collect();
+        let flights: Vec<Flight> = (0..100).map(|_| Flight::start(target.clone())).collect();
         let repeating = fill(&upstream, &pool);
-        assert_eq!(repeating.len(), 10);
+        assert_eq!(repeating.len(), 20);
         drop((flights, repeating));
         assert_eq!(fill(&upstream, &pool).len(), REPEATING_MIN as usize);
     }

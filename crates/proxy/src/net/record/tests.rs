@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::waste::{TURN_BYTES, WASTE_BYTES_MAX};
+use super::waste::{RECORD_BYTES, TURN_BYTES, WASTE_BYTES_MAX};
 use super::{Tls, first_record};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -172,6 +172,27 @@ async fn others_have_their_turn_between_tickets() {
     assert_eq!(read.unwrap(), 1);
     assert_eq!(turns, 2);
     assert!(client.partial.is_empty());
+}
+
+/// They are no waste, so that whatever had arrived was read in one turn.
+#[tokio::test]
+async fn others_have_their_turn_between_records_of_a_byte() {
+    let (mut server, mut client) = both(0).await;
+    let (of_server, of_client) = tokio::join!(shake(&mut server), shake(&mut client));
+    of_server.and(of_client).unwrap();
+    let of_turn = (TURN_BYTES / RECORD_BYTES) as usize;
+    for _ in 0..3 * of_turn {
+        write(&mut client, b"x").await;
+    }
+    arrived(server.tcp(), 3 * of_turn * 23).await;
+    let (mut read, mut turns, mut room) = (Vec::new(), 0, vec![0; 64 << 10]);
+    while read.iter().sum::<usize>() < 3 * of_turn {
+        match server.poll_read(&mut Context::from_waker(Waker::noop()), &mut room) {
+            Poll::Ready(count) => read.push(count.unwrap()),
+            Poll::Pending => turns += 1,
+        }
+    }
+    assert_eq!((read, turns), (vec![of_turn; 3], 2));
 }
 
 #[tokio::test]

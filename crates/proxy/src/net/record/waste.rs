@@ -1,7 +1,8 @@
 //! The ciphertext of a peer that carries no plain bytes: tickets, updates of keys, filling.
 //!
 //! Each of its messages costs far more than its bytes, and rustls takes them for as long as they
-//! come. So they have turns, and a bound.
+//! come. So they have turns, and a bound. Records of a few plain bytes have turns as well: each of
+//! them takes longer than many bytes of one record do.
 
 use std::io;
 
@@ -17,6 +18,10 @@ const PLAIN_PER_WASTE: u32 = 4;
 /// The bytes of it after which others have their turn.
 pub(super) const TURN_BYTES: u32 = 8 << 10;
 
+/// The bytes of a turn that any record takes, whatever it carries: after so many of them that fill
+/// a turn, others have theirs.
+pub(super) const RECORD_BYTES: u32 = 64;
+
 /// The most bytes around the plain ones of a record that are none of it: those of TLS 1.2, the
 /// header, a nonce and a tag, are 29.
 const AROUND_BYTES: usize = 32;
@@ -30,7 +35,7 @@ pub(super) struct Wasteful;
 pub(super) struct Waste {
     bytes: u32,
     plain: u32,
-    /// The bytes since others had their turn.
+    /// The bytes since others had their turn, with those that records take.
     of_turn: u32,
     /// The tick at which counting began.
     since: u32,
@@ -58,12 +63,17 @@ impl Waste {
         };
         self.plain = add(self.plain, plain);
         let wasted = record.saturating_sub(plain + around);
+        let of_turn = match record {
+            // Less than one has come.
+            0 => 0,
+            _ => wasted.max(RECORD_BYTES as usize),
+        };
+        self.of_turn = add(self.of_turn, of_turn);
         if wasted == 0 {
             return Ok(());
         }
         self.begin_again();
         self.bytes = add(self.bytes, wasted);
-        self.of_turn = add(self.of_turn, wasted);
         match self.bytes > WASTE_BYTES_MAX + self.plain / PLAIN_PER_WASTE {
             true => Err(io::Error::new(io::ErrorKind::InvalidData, Wasteful)),
             false => Ok(()),
@@ -101,7 +111,7 @@ fn add(count: u32, bytes: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{TURN_BYTES, WASTE_BYTES_MAX, Waste};
+    use super::{RECORD_BYTES, TURN_BYTES, WASTE_BYTES_MAX, Waste};
     use crate::net::deadline;
 
     /// The bytes of records like this one that are taken before there are too many, up to 4 MiB.
@@ -119,9 +129,7 @@ mod tests {
         assert_eq!(taken(&mut Waste::new(), 1 << 14, 0), WASTE_BYTES_MAX);
         // A byte by TLS 1.3, by TLS 1.2, and as much as there is in a record.
         for (record, plain) in [(23, 1), (30, 1), (16_406, 16_384)] {
-            let mut waste = Waste::new();
-            assert!(taken(&mut waste, record, plain) >= 4 << 20);
-            assert!(!waste.is_turn_over());
+            assert!(taken(&mut Waste::new(), record, plain) >= 4 << 20);
         }
         // A byte, and filling.
         assert!(taken(&mut Waste::new(), 1 << 14, 1) <= WASTE_BYTES_MAX + (1 << 14));
@@ -141,11 +149,24 @@ mod tests {
     #[test]
     fn a_turn_ends_once_for_its_bytes() {
         let mut waste = Waste::new();
-        for _ in 0..TURN_BYTES / 32 {
+        for _ in 0..TURN_BYTES / 1_024 {
             assert!(!waste.ends_turn());
-            waste.count(32, 0).unwrap();
+            waste.count(1_024, 0).unwrap();
         }
         assert!(waste.is_turn_over() && waste.ends_turn());
         assert!(!waste.is_turn_over() && !waste.ends_turn());
+    }
+
+    /// Records that carry a byte each are no waste, and ended no turn before.
+    #[test]
+    fn a_turn_ends_after_so_many_records_whatever_they_carry() {
+        for (record, plain) in [(23, 1), (30, 1), (32, 0), (16_406, 16_384)] {
+            let mut waste = Waste::new();
+            for _ in 0..TURN_BYTES / RECORD_BYTES {
+                assert!(!waste.ends_turn());
+                waste.count(record, plain).unwrap();
+            }
+            assert!(waste.ends_turn() && !waste.ends_turn());
+        }
     }
 }

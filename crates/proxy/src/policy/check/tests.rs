@@ -29,6 +29,7 @@ fn provider(protocol: CheckProtocol) -> Provider {
             is_raw: false,
         }),
         authority: "check.ns".into(),
+        told: Box::default(),
     }
 }
 

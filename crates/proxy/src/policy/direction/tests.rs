@@ -39,6 +39,8 @@ fn tables(has_default: bool) -> Tables {
             tls: Arc::new(tls),
             client_auth: None,
             mesh: false,
+            section: None,
+            by_name: false,
         }))
     };
     let listener = Listener {
@@ -138,6 +140,97 @@ fn a_host_is_served_where_a_handshake_for_it_would_have_led_to_the_same() {
     }
 }
 
+/// Sections by their hosts, all of one certificate; `strict` has settings of its own, and `own` is
+/// of no section.
+fn sections(has_every_host: bool) -> Tables {
+    let domain = |host: &str, section: Option<&str>, tls: TlsSettings| {
+        Value::Domain(Box::new(Domain {
+            listeners: [Name::from("https")].into(),
+            host: Host::parse(host).unwrap(),
+            certificate: Some("cert".into()),
+            alternatives: Box::default(),
+            tls: Arc::new(tls),
+            client_auth: None,
+            mesh: false,
+            section: section.map(Into::into),
+            by_name: false,
+        }))
+    };
+    let plain = TlsSettings::default;
+    let mut domains = vec![
+        domain("second.org", Some("second"), plain()),
+        domain("**.wild.org", Some("wild"), plain()),
+        domain("fourth.wild.org", Some("fourth"), plain()),
+        domain("a.strict.org", Some("strict"), plain()),
+        domain("b.strict.org", Some("strict"), strict()),
+        domain("own.org", None, plain()),
+        domain("beside.org", None, plain()),
+    ];
+    if has_every_host {
+        domains.push(domain("*", Some("every"), plain()));
+    }
+    let certificate = Value::Certificate(Box::new(Certificate {
+        chain: [Bytes::from_static(b"x")].into(),
+        key: PrivateKey::new(KeyEncoding::Sec1, Bytes::new()),
+    }));
+    let mut tables = Tables::default();
+    let mut targets = EndpointTable::new();
+    let mut sealer = Sealer::new([0; 32], Form::Value);
+    let mut edit = Edit::new(&mut tables, &mut targets);
+    for (number, value) in domains.into_iter().chain([certificate]).enumerate() {
+        let name = match &value {
+            Value::Certificate(_) => Name::from("cert"),
+            _ => Name::new(format!("d{number}")),
+        };
+        let origin = Origin::settings();
+        let sealed = SealedArc::new(sealer.seal(name, Resource { origin, value }));
+        edit.change(None, Some(&sealed)).unwrap();
+    }
+    edit.finish();
+    tables
+}
+
+/// One case a line: whether there is a section of every host, the name that was sent, the host that
+/// is asked for, and the word.
+const SECTIONS: &str = "
+    every  first.org       first.org       yes  the name itself
+    every  first.org       second.org      no   another section has it
+    every  first.org       unknown.org     yes  nobody but its section has it
+    every  second.org      second.org      yes  the name itself
+    every  second.org      first.org       no   that of every host has it
+    every  second.org      unknown.org     no   that of every host has it
+    every  third.wild.org  third.wild.org  yes  the name itself
+    every  third.wild.org  fifth.wild.org  yes  it is of the section too
+    every  third.wild.org  fourth.wild.org no   a more specific section has it
+    every  third.wild.org  unknown.org     no   that of every host has it
+    every  fourth.wild.org fourth.wild.org yes  the name itself
+    every  fourth.wild.org fifth.wild.org  no   a wider section has it
+    every  unknown.org     first.org       yes  both are of that of every host
+    every  -               first.org       yes  who names none is of every host
+    every  -               second.org      no   another section has it
+    every  a.strict.org    b.strict.org    no   its handshakes are done otherwise
+    every  own.org         second.org      no   it is of a section
+    every  second.org      own.org         no   it is of none
+    every  own.org         beside.org      yes  the certificate is for both
+    none   second.org      unknown.org     yes  nobody has it
+    none   unknown.org     unknown.org     no   there was no handshake for it
+";
+
+#[test]
+fn a_host_is_of_the_section_that_the_handshake_was_for() {
+    for case in SECTIONS.lines().filter(|line| !line.trim().is_empty()) {
+        let words: Vec<&str> = case.split_whitespace().collect();
+        let [every, sni, host, word, ..] = words[..] else {
+            panic!("{case}");
+        };
+        let sni = (sni != "-").then_some(sni);
+        // The certificate has every name, which says nothing of sections.
+        let visit = visit(sni, true, &["own.org", "beside.org", "**.org"]);
+        let found = is_directed(&sections(every == "every"), &visit, host);
+        assert_eq!(found, word == "yes", "{case}");
+    }
+}
+
 #[test]
 fn what_was_seen_holds_until_the_tables_change() {
     let mut tables = tables(false);
@@ -154,6 +247,8 @@ fn what_was_seen_holds_until_the_tables_change() {
             alternatives: Box::default(),
             client_auth: None,
             mesh: false,
+            section: None,
+            by_name: false,
         }));
         let origin = Origin::settings();
         SealedArc::new(sealer.seal("a.example".into(), Resource { origin, value }))

@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::pattern::{Budget, STEPS_MAX};
 use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::route::keys::{KeySet, SIGNATURE_STEPS};
+use crate::route::keys::{Algorithm, KeySet, SIGNATURE_STEPS};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -518,6 +518,35 @@ fn signatures_take_steps_and_a_refused_token_is_not_tried_again() {
     assert_eq!(steps(&forged[..1]), 0);
     assert_eq!(steps(&forged[..2]), SIGNATURE_STEPS);
     assert_eq!(steps(&forged[2..]), STEPS_MAX as usize);
+}
+
+/// They took as many by a curve of 521 bits as by one of 256, which is several times as quick.
+#[test]
+fn signatures_take_steps_by_their_algorithm_and_the_length_of_the_key() {
+    let tried = |signer: &Signer| {
+        let keys = KeySet::read(signer.set().as_bytes()).unwrap();
+        let budget = Budget::default();
+        let by = (Algorithm::of(signer.algorithm).unwrap(), None);
+        assert!(!keys.verifies(by, b"forged", &[0; 64], &budget));
+        budget.taken() as usize
+    };
+    let of_curve = |name, curve, algorithm| tried(&ecdsa(name, curve, algorithm));
+    let p384 = of_curve("ES384", "P-384", &ECDSA_P384_SHA384_FIXED_SIGNING);
+    let p521 = of_curve("ES512", "P-521", &ECDSA_P521_SHA512_FIXED_SIGNING);
+    let of_others = [tried(&es256()), tried(&eddsa())];
+    assert_eq!(of_others, [SIGNATURE_STEPS; 2]);
+    assert_eq!([p384, p521], [3, 5].map(|times| times * SIGNATURE_STEPS));
+    let of_length = |bytes: usize| {
+        let modulus = encode(&vec![0xff; bytes]);
+        tried(&Signer {
+            algorithm: "PS512",
+            key: format!(r#"{{"kty":"RSA","n":"{modulus}","e":"AQAB"}}"#),
+            sign: Box::new(<[u8]>::to_vec),
+        })
+    };
+    let of_bits = [2_048, 4_096, 6_144, 8_192, 16_384].map(|bits| of_length(bits / 8));
+    let quarters = [4, 4, 9, 16, 16];
+    assert_eq!(of_bits, quarters.map(|it| it * SIGNATURE_STEPS / 4));
 }
 
 proptest! {

@@ -49,6 +49,8 @@ fn value(kind: Kind, content: u8) -> Value {
             tls: Arc::new(TlsSettings::default()),
             client_auth: None,
             mesh: false,
+            section: None,
+            by_name: false,
         })),
         Kind::Certificate => Value::Certificate(Box::new(Certificate {
             chain: [Bytes::from(vec![content])].into(),
@@ -155,6 +157,7 @@ fn provider(content: u8) -> Value {
         reroutes: false,
         body: None,
         authority: "check".into(),
+        told: Box::default(),
     }))
 }
 
@@ -258,6 +261,8 @@ fn one_more_domain_copies_as_many_nodes_as_the_tables_are_deep() {
             alternatives: Box::default(),
             client_auth: None,
             mesh: false,
+            section: None,
+            by_name: false,
         }));
         let resource = Resource {
             origin: Origin::settings(),

@@ -277,6 +277,8 @@ fn routes_of_one_policy_share_its_regexes() {
         age_max_s: 0,
         origin_patterns: ["https://shared[0-9]".into()].into(),
         forwards_unmatched: false,
+        echoes_wildcards: false,
+        exposes_in_preflights: false,
     };
     let policy = Arc::new(Policy {
         cors: Some(Box::new(cors)),
@@ -327,6 +329,7 @@ fn a_route_to_several_upstreams_knows_each_of_them() {
             upstream: Name::from(*name),
             weight: 1,
             headers: None,
+            filters: None,
         };
         sealed(
             "r",

@@ -42,6 +42,8 @@ fn domain(host: &str) -> Value {
         alternatives: Box::default(),
         client_auth: None,
         mesh: false,
+        section: None,
+        by_name: false,
     }))
 }
 

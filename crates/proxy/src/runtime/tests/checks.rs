@@ -50,6 +50,7 @@ pub(super) fn over_http() -> Provider {
             is_raw: false,
         }),
         authority: "check.ns".into(),
+        told: Box::default(),
     }
 }
 

@@ -487,6 +487,7 @@ async fn a_copy_is_framed_for_its_own_endpoint() {
             share: myriad_model::Share::ALL,
             authority: Box::default(),
             omits_body: false,
+            keeps_authority: false,
         }]
         .into();
     });

@@ -57,6 +57,8 @@ fn world(backend: &Backend) -> World {
             age_max_s: 60,
             origin_patterns: Box::default(),
             forwards_unmatched: false,
+            echoes_wildcards: false,
+            exposes_in_preflights: false,
         }));
     });
     world.put_route("/gone", route("a.example", "/gone", "missing"));

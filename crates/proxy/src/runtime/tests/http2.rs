@@ -321,3 +321,29 @@ async fn a_stream_is_repeated_with_its_body() {
     assert!(text == body, "{} bytes came back", text.len());
     assert_eq!(backend.requests(), 2);
 }
+
+#[tokio::test]
+async fn calls_of_grpc_are_refused_in_its_own_words() {
+    let backend = Backend::echo().await;
+    let mut world = echo_world(&backend);
+    world.put_route("r", route("a.example", "/a.Service", "gone"));
+    let mut client = connect(&world, "a.example").await;
+    for (path, status, code) in [
+        ("/b.Service/Call", 404, "12"),
+        ("/a.Service/Call", 503, "14"),
+    ] {
+        let post = || Request::post(format!("https://a.example{path}"));
+        let call = post().header("content-type", "application/grpc+proto");
+        let (response, body) = ask(&mut client, call.body(()).unwrap(), b"\0\0\0\0\0").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["grpc-status"], code);
+        assert!(!response.headers()["grpc-message"].is_empty());
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        assert_eq!(body, "");
+        // Others are told as ever.
+        let (response, _) = ask(&mut client, post().body(()).unwrap(), b"x").await;
+        assert_eq!(response.status(), status);
+        assert!(!response.headers().contains_key("grpc-status"));
+    }
+    assert_eq!(backend.requests(), 0);
+}

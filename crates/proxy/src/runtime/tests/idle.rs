@@ -14,6 +14,7 @@ use super::held::{
 };
 use super::memory::worker;
 use super::world::{Backend, World, route};
+use crate::admission::silent::source_of;
 use crate::codec::frame::PREFACE;
 use crate::http::downstream::h1::{self, Start};
 use crate::http::worker::Worker;
@@ -41,7 +42,7 @@ async fn seated(worker: &Rc<Worker>) -> TcpStream {
     let client = client.await.unwrap();
     let (served, address) = listener.accept().await.unwrap();
     let mut visit = DownstreamConnection::new("http".into(), address, 80);
-    visit.seat = Some(worker.local.room.seat().await);
+    visit.seat = Some(worker.local.room.seat(source_of(address.ip())).await);
     let stream = Stream::Plain(served);
     let serving = h1::serve(worker.clone(), visit, stream, Start::default());
     myriad_base::task::spawn_local("served", serving);

@@ -12,11 +12,13 @@ use crate::limits::SPARE;
 use crate::limits::table::ROWS;
 
 /// Limits that a story of their own reaches elsewhere, with the place.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 16] = [
     // In `demanded`.
     "parked",
     "parked_per_name",
     "park_timeout",
+    // In `datagrams`.
+    "flows",
     // In `silent`.
     "silent_bytes",
     "turn_timeout",

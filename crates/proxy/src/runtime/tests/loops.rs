@@ -162,6 +162,7 @@ async fn a_copy_that_comes_back_is_not_copied() {
             share: Share::ALL,
             authority: "a.example".into(),
             omits_body: false,
+            keeps_authority: false,
         }]
         .into();
     });

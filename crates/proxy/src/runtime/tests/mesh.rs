@@ -126,6 +126,7 @@ fn stream_route(listener: &str, hosts: &[&str], destination: &str, upstream: &st
         upstream: upstream.into(),
         weight: 1,
         headers: None,
+        filters: None,
     };
     Value::StreamRoute(Box::new(StreamRoute {
         listeners: [Name::from(listener)].into(),

@@ -97,6 +97,7 @@ fn asked_about(host: &str) -> [Value; 2] {
         reroutes: false,
         body: None,
         authority: "check.evil".into(),
+        told: Box::default(),
     };
     let test = AccessTest {
         subject: AccessSubject::Host,
@@ -526,8 +527,10 @@ async fn handshakes_that_wait_for_their_clients_are_held() {
     for _ in 0..20 {
         flood.push(begin(&world, "flood.example").await);
     }
-    // Ten of 8 KiB are a quarter more than the bound, and the next is the first beyond.
-    world.counts("connections_shed_total 9\n").await;
+    // Ten of 8 KiB are a quarter more than the bound, and the next is the first beyond. Then the
+    // oldest goes for each.
+    let evicted = "connections_evicted_total{state=\"handshake\"} 9\n";
+    world.counts(evicted).await;
     drop(flood);
     world
         .counts("handshakes_total{outcome=\"failed\"} 11\n")

@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::limits::PathRule;
 
 /// Other spellings of a path below `/admin`, by what servers make of them.
-const SPELLINGS: [&str; 19] = [
+pub(super) const SPELLINGS: [&str; 19] = [
     "/%61dmin",
     "//admin",
     "/x/../admin",

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use myriad_model::{
     Action, Affinity, Cors, PathMatch, PathRewrite, Redirect, RedirectTarget, Respond, Rewrite,
@@ -138,6 +139,8 @@ async fn preflights_are_answered_and_answers_name_their_origin() {
                 age_max_s: 60,
                 origin_patterns: Box::default(),
                 forwards_unmatched,
+                echoes_wildcards: false,
+                exposes_in_preflights: false,
             }));
         })
     };
@@ -205,6 +208,46 @@ async fn a_cookie_keeps_a_client_on_its_endpoint() {
         assert!(next.ends_with(body), "{next}");
         assert_eq!(header(&next, "set-cookie"), None);
     }
+}
+
+#[tokio::test]
+async fn a_field_keeps_a_client_on_its_endpoint_until_it_is_too_old() {
+    let (one, two) = (Backend::saying("one").await, Backend::saying("two").await);
+    let mut world = World::start();
+    world.put_upstream("u", &[one.address, two.address]);
+    let sticky = |absolute_timeout| {
+        with_policy(route("a.example", "/", "u"), |policy| {
+            policy.affinity = Some(Box::new(Affinity {
+                cookie: "x-session".into(),
+                in_header: true,
+                absolute_timeout,
+                ..Affinity::default()
+            }));
+        })
+    };
+    for absolute_timeout in [Duration::ZERO, Duration::from_secs(3_600)] {
+        world.put_route("r", sticky(absolute_timeout));
+        let first = world.ask(&get("a.example", "/", "")).await;
+        assert_eq!(header(&first, "set-cookie"), None);
+        let token = header(&first, "x-session").unwrap();
+        let body = first.rsplit("\r\n").next().unwrap();
+        for _ in 0..20 {
+            let field = format!("X-Session: {token}\r\n");
+            let next = world.ask(&get("a.example", "/", &field)).await;
+            assert!(next.ends_with(body), "{next}");
+            assert_eq!(header(&next, "x-session"), None, "{next}");
+        }
+        // Whatever else it says leads nowhere, and is replaced.
+        for wrong in ["", "x", "0123456789abcdef", &token[..15]] {
+            let field = format!("X-Session: {wrong}\r\n");
+            let next = world.ask(&get("a.example", "/", &field)).await;
+            assert!(header(&next, "x-session").is_some(), "{next}");
+        }
+    }
+    let mark = Endpoint::new(one.address, TransportSettings::shared(None)).mark();
+    let old = format!("X-Session: {mark:016x}-{:016x}\r\n", 1_000);
+    let next = world.ask(&get("a.example", "/", &old)).await;
+    assert!(header(&next, "x-session").is_some(), "{next}");
 }
 
 #[tokio::test]
@@ -295,6 +338,7 @@ async fn requests_are_shared_by_weight() {
         upstream: upstream.into(),
         weight,
         headers: None,
+        filters: None,
     };
     shared.action = Action::Forward([share("old", 80), share("new", 20)].into());
     world.put_route("r", shared);

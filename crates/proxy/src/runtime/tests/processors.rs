@@ -141,6 +141,7 @@ fn processor() -> Provider {
             is_raw: true,
         }),
         authority: "filter.ns".into(),
+        told: Box::default(),
     }
 }
 

@@ -216,6 +216,56 @@ async fn one_try_may_take_so_long_and_all_together_no_longer() {
     }
 }
 
+/// An endpoint that begins its answer and never ends it.
+async fn halting() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    task::spawn("halting backend", async move {
+        let mut held = Vec::new();
+        while let Ok((tcp, _)) = listener.accept().await {
+            let mut client = Client::new(tcp);
+            client.read_until("\r\n\r\n").await;
+            client
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nha")
+                .await;
+            held.push(client);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_try_may_take_so_long_from_its_start_to_the_end_of_its_response() {
+    let timeout = Duration::from_millis(100);
+    let world = world_of(&[silent(1).await], |policy| {
+        policy.attempt_timeout = timeout;
+        policy.retry = Some(rule(1, Conditions::RESET).into());
+    });
+    assert!(world.ask(GET).await.ends_with("\r\n\r\nok"));
+    for (endpoint, beginning) in [
+        (silent(9).await, "HTTP/1.1 504 "),
+        (halting().await, "HTTP/1.1 200 "),
+    ] {
+        let world = world_of(&[endpoint], |policy| policy.attempt_timeout = timeout);
+        let before = clock::now();
+        let response = world.ask(GET).await;
+        let took = clock::now() - before;
+        assert!(response.starts_with(beginning), "{response}");
+        assert!(took >= timeout && took < Duration::from_secs(5), "{took:?}");
+        let line = "myriad_request_failures_total{reason=\"try_timeout\"} 1";
+        world.counts(line).await;
+    }
+    // What ends in time is left alone.
+    let backend = Backend::saying("hello").await;
+    let world = world_of(&[backend.address], |policy| {
+        policy.attempt_timeout = timeout
+    });
+    for _ in 0..3 {
+        tokio::time::sleep(timeout / 2).await;
+        assert!(world.ask(GET).await.ends_with("hello"));
+    }
+}
+
 #[tokio::test]
 async fn trouble_is_made_on_purpose() {
     let backend = Backend::saying("hello").await;

@@ -219,6 +219,7 @@ async fn copies_are_sent_beside_the_request_and_never_waited_for() {
             share,
             authority: Box::default(),
             omits_body: false,
+            keeps_authority: false,
         };
         policy.mirrors = [
             mirror("copy", Share::ALL),

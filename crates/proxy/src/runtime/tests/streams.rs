@@ -42,6 +42,7 @@ pub(super) fn stream_route(
                 upstream: Name::from(*name),
                 weight: *weight,
                 headers: None,
+                filters: None,
             })
             .collect(),
         idle_timeout: Duration::ZERO,

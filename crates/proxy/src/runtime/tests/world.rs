@@ -50,6 +50,7 @@ pub(super) fn route(host: &str, path: &str, upstream: &str) -> Route {
                 upstream: upstream.into(),
                 weight: 1,
                 headers: None,
+                filters: None,
             }]
             .into(),
         ),
@@ -262,6 +263,8 @@ pub(super) fn domain(host: &str, certificate: Option<&str>, tls: TlsSettings) ->
         tls: Arc::new(tls),
         client_auth: None,
         mesh: false,
+        section: None,
+        by_name: false,
     }
 }
 

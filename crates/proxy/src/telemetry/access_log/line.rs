@@ -14,6 +14,9 @@ use crate::failure::envoy_flag;
 /// The protocol of a line that tells of a stream, which has neither request nor status.
 pub const STREAM: &str = "TCP";
 
+/// The protocol of a line that tells of a flow of datagrams, which has neither as well.
+pub const DATAGRAMS: &str = "UDP";
+
 /// One request or stream, as the access log tells it.
 #[derive(Clone)]
 pub struct AccessLogLine {
@@ -42,7 +45,7 @@ pub struct AccessLogLine {
     pub request_id: Box<str>,
     /// The start of what the client says that it is.
     pub user_agent: Option<Box<str>>,
-    /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, or [`STREAM`].
+    /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, [`STREAM`], or [`DATAGRAMS`].
     pub protocol: &'static str,
     /// The status of the response.
     pub status: u16,
@@ -108,6 +111,11 @@ impl AccessLogLine {
         }
     }
 
+    /// Whether it tells of a stream, or of a flow of datagrams.
+    pub fn is_stream(&self) -> bool {
+        self.protocol == STREAM || self.protocol == DATAGRAMS
+    }
+
     /// How many bytes of memory it takes, about.
     pub fn memory(&self) -> usize {
         let headers = self.headers.iter().flatten();
@@ -145,9 +153,9 @@ impl AccessLogLine {
             Attribute::Path => filled(self.target.split('?').next().unwrap_or_default()),
             Attribute::Query => self.target.split_once('?').map(|(_, query)| query.into()),
             Attribute::Authority => filled(&self.host),
-            Attribute::Scheme if self.protocol == STREAM => None,
+            Attribute::Scheme if self.is_stream() => None,
             Attribute::Scheme => known(self.scheme),
-            Attribute::Protocol if self.protocol == STREAM => None,
+            Attribute::Protocol if self.is_stream() => None,
             Attribute::Protocol => known(self.protocol),
             Attribute::Flags => self.flag.and_then(envoy_flag).and_then(known),
             Attribute::Details => match self.flag {

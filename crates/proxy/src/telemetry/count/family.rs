@@ -47,6 +47,7 @@ pub(super) static FAMILIES: &[Family] = &[
         members: &[
             ("silent", Count::EvictedSilent),
             ("idle", Count::EvictedIdle),
+            ("handshake", Count::EvictedHandshake),
         ],
     },
     Family {
@@ -213,6 +214,39 @@ pub(super) static FAMILIES: &[Family] = &[
         members: &[
             ("received", Count::StreamBytesReceived),
             ("sent", Count::StreamBytesSent),
+        ],
+    },
+    Family {
+        name: "flows",
+        help: "Flows of datagrams by what became of them",
+        label: "event",
+        members: &[
+            ("opened", Count::FlowOpened),
+            ("idle", Count::FlowIdle),
+            ("removed", Count::FlowRemoved),
+            ("failed", Count::FlowFailed),
+            ("evicted", Count::FlowEvicted),
+            ("looped", Count::FlowLooped),
+            ("paced", Count::FlowPaced),
+        ],
+    },
+    Family {
+        name: "datagrams",
+        help: "Datagrams: of clients, to clients, and of either side those that went nowhere",
+        label: "event",
+        members: &[
+            ("received", Count::DatagramReceived),
+            ("sent", Count::DatagramSent),
+            ("dropped", Count::DatagramDropped),
+        ],
+    },
+    Family {
+        name: "datagram_bytes",
+        help: "Bytes of datagrams by who received them",
+        label: "direction",
+        members: &[
+            ("received", Count::DatagramBytesReceived),
+            ("sent", Count::DatagramBytesSent),
         ],
     },
     Family {

@@ -16,6 +16,8 @@ pub(in crate::kubernetes) struct Scope {
     pub(in crate::kubernetes) namespace: Option<Arc<str>>,
     /// The one object, by its name; none means all.
     pub(in crate::kubernetes) name: Option<Arc<str>>,
+    /// Objects of this name are left out.
+    pub(in crate::kubernetes) except: Option<Arc<str>>,
     /// The selector of fields that objects have to meet; empty means all.
     pub(in crate::kubernetes) selector: &'static str,
     /// Whether the kind counts as empty while the server forbids to list it. Only for one on which

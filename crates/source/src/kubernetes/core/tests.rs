@@ -40,6 +40,7 @@ fn core(hold: Duration) -> Core {
         kind: ObjectKind::IngressClass,
         namespace: None,
         name: None,
+        except: None,
         selector: "",
         is_optional: false,
         api_version: ObjectKind::IngressClass.api_version(),

@@ -1,22 +1,20 @@
-//! The Ingresses whose status is to be looked at: namespaces take turns, and of each its newest
-//! wish goes first.
+//! The objects whose status is to be looked at: namespaces take turns, and of each its newest wish
+//! goes first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_api::ObjectKey;
 use myriad_base::clock::Instant;
 
 use super::super::turns::Turns;
-use super::Address;
 
 /// How long an object rests whose writes others came before.
 pub(super) const REST: Duration = Duration::from_secs(1);
 
-/// The statuses that wait to be written.
-pub(super) struct Queue {
-    wanted: HashMap<ObjectKey, (i64, Arc<[Address]>)>,
+/// The statuses that wait to be written, each with what it shall be.
+pub(super) struct Queue<W> {
+    wanted: HashMap<ObjectKey, (i64, W)>,
     /// The keys by namespace and rank; the highest of a namespace is next.
     order: BTreeMap<(Box<str>, i64), ObjectKey>,
     turns: Turns,
@@ -24,12 +22,12 @@ pub(super) struct Queue {
     lowest: i64,
     waiting_max: usize,
     /// Objects that rest, and until when.
-    resting: HashMap<ObjectKey, (Instant, Arc<[Address]>)>,
+    resting: HashMap<ObjectKey, (Instant, W)>,
     /// The same in the order in which they end. A newer wish for an object leaves its entry here.
     rests: VecDeque<(Instant, ObjectKey)>,
 }
 
-impl Queue {
+impl<W> Queue<W> {
     /// An empty queue.
     pub(super) fn new(waiting_max: usize) -> Self {
         Queue {
@@ -56,10 +54,10 @@ impl Queue {
 
     /// The newest wish. Returns whether one had to be forgotten for it: the oldest of the namespace
     /// that has most.
-    pub(super) fn push(&mut self, key: ObjectKey, addresses: Arc<[Address]>) -> bool {
+    pub(super) fn push(&mut self, key: ObjectKey, wish: W) -> bool {
         self.resting.remove(&key);
         self.highest += 1;
-        self.insert(self.highest, key, addresses);
+        self.insert(self.highest, key, wish);
         if self.wanted.len() <= self.waiting_max {
             return false;
         }
@@ -76,23 +74,23 @@ impl Queue {
 
     /// A wish that failed waits behind all others of its namespace, unless there is a newer one for
     /// its object.
-    pub(super) fn put_back(&mut self, key: ObjectKey, addresses: Arc<[Address]>) {
+    pub(super) fn put_back(&mut self, key: ObjectKey, wish: W) {
         let is_known = self.wanted.contains_key(&key) || self.resting.contains_key(&key);
         if is_known || self.wanted.len() >= self.waiting_max {
             return;
         }
         self.lowest -= 1;
-        self.insert(self.lowest, key, addresses);
+        self.insert(self.lowest, key, wish);
     }
 
     /// A wish whose object others write rests, and delays nobody; not if there is a newer one.
-    pub(super) fn rest(&mut self, key: ObjectKey, addresses: Arc<[Address]>, now: Instant) {
+    pub(super) fn rest(&mut self, key: ObjectKey, wish: W, now: Instant) {
         if self.wanted.contains_key(&key) || self.resting.len() >= self.waiting_max {
             return;
         }
         let until = now + REST;
         self.rests.push_back((until, key.clone()));
-        self.resting.insert(key, (until, addresses));
+        self.resting.insert(key, (until, wish));
     }
 
     /// Puts back those that have rested.
@@ -100,8 +98,8 @@ impl Queue {
         while let Some((until, key)) = self.rests.pop_front_if(|(until, _)| *until <= now) {
             let is_of = self.resting.get(&key).is_some_and(|it| it.0 == until);
             let rested = is_of.then(|| self.resting.remove(&key)).flatten();
-            if let Some((_, addresses)) = rested {
-                self.put_back(key, addresses);
+            if let Some((_, wish)) = rested {
+                self.put_back(key, wish);
             }
         }
     }
@@ -112,13 +110,18 @@ impl Queue {
     }
 
     /// The newest wish of the namespace whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<(ObjectKey, Arc<[Address]>)> {
+    pub(super) fn pop(&mut self) -> Option<(ObjectKey, W)> {
         let namespace = self.turns.next()?;
         let all = (namespace.clone(), i64::MIN)..=(namespace, i64::MAX);
         let (_, key) = self.order.range(all).next_back()?;
         let key = key.clone();
-        let addresses = self.take(&key)?;
-        Some((key, addresses))
+        let wish = self.take(&key)?;
+        Some((key, wish))
+    }
+
+    /// Whether an object waits, beside those that rest.
+    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+        self.wanted.contains_key(key)
     }
 
     /// Forgets everything.
@@ -130,25 +133,26 @@ impl Queue {
         self.rests.clear();
     }
 
-    fn take(&mut self, key: &ObjectKey) -> Option<Arc<[Address]>> {
-        let (rank, addresses) = self.wanted.remove(key)?;
+    fn take(&mut self, key: &ObjectKey) -> Option<W> {
+        let (rank, wish) = self.wanted.remove(key)?;
         self.order.remove(&(key.namespace().into(), rank));
         self.turns.remove(key.namespace());
-        Some(addresses)
+        Some(wish)
     }
 
-    fn insert(&mut self, rank: i64, key: ObjectKey, addresses: Arc<[Address]>) {
+    fn insert(&mut self, rank: i64, key: ObjectKey, wish: W) {
         self.take(&key);
         self.turns.add(key.namespace());
         self.order
             .insert((key.namespace().into(), rank), key.clone());
-        self.wanted.insert(key, (rank, addresses));
+        self.wanted.insert(key, (rank, wish));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Queue, REST};
+    use super::super::Address;
+    use super::{Queue, REST};
     use myriad_api::{ObjectKey, ObjectKind};
     use myriad_base::clock;
     use std::sync::Arc;
@@ -161,7 +165,7 @@ mod tests {
         ObjectKey::new(ObjectKind::Ingress, namespace, name)
     }
 
-    fn names(queue: &mut Queue) -> Vec<String> {
+    fn names(queue: &mut Queue<Arc<[Address]>>) -> Vec<String> {
         std::iter::from_fn(|| queue.pop())
             .map(|(key, _)| key.name().to_owned())
             .collect()

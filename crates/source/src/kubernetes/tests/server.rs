@@ -480,12 +480,15 @@ fn parameter<'a>(query: &'a str, name: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// A merge patch (RFC 7386) without removals.
+/// A merge patch (RFC 7396).
 fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
             for (key, value) in patch {
-                merge(target.entry(key.clone()).or_insert(Value::Null), value);
+                match value {
+                    Value::Null => drop(target.remove(key)),
+                    value => merge(target.entry(key.clone()).or_insert(Value::Null), value),
+                }
             }
         }
         (target, patch) => *target = patch.clone(),

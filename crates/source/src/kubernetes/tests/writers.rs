@@ -389,31 +389,6 @@ async fn a_change_during_a_review_is_newer_than_the_review() {
 }
 
 #[tokio::test]
-async fn a_list_that_others_write_too_is_read_again_and_keeps_their_entries() {
-    use crate::kubernetes::status::list::{Listed, Own};
-    let server = Server::start().await;
-    let entry = |owner: &str| json!({"controllerName": owner, "conditions": []});
-    let object = json!({"spec": {}, "status": {"parents": [entry("other")]}});
-    server.put(INGRESSES, "a", object);
-    server.conflict(2);
-    let own = Own {
-        field: "parents",
-        owner_field: "controllerName",
-        owner: "myriad".into(),
-    };
-    let client = client(&server).await;
-    let wanted = [entry("myriad")];
-    let claim = claim(true);
-    let object = key("a");
-    let write = || client.replace_own(&claim, &object, &own, &wanted);
-    assert_eq!(write().await, Ok(Listed::Changed));
-    assert_eq!(write().await, Ok(Listed::Unchanged));
-    let object = server.get(INGRESSES, "a").expect("it is there");
-    let expected = json!([entry("other"), entry("myriad")]);
-    assert_eq!(object["status"]["parents"], expected);
-}
-
-#[tokio::test]
 async fn a_config_map_is_written_with_the_version_it_rests_on() {
     let server = Server::start().await;
     let client = client(&server).await;

@@ -11,13 +11,13 @@ use crate::engine::{Bond, Own, Unit, UnitKind};
 pub(crate) static ORDER: UnitKind = UnitKind {
     stores_all: true,
     bond: Bond::NONE,
-    ..UnitKind::of_object("order", 20, Own::Of(ObjectKind::Order))
+    ..UnitKind::of_object("order", 26, Own::Of(ObjectKind::Order))
 };
 
 /// An issuer, of either kind. It makes nothing that proxies see.
 pub(crate) static ISSUER: UnitKind = UnitKind {
     bond: Bond::NONE,
-    ..UnitKind::of_object("issuer", 21, Own::Key)
+    ..UnitKind::of_object("issuer", 27, Own::Key)
 };
 
 /// A certificate that was obtained on demand, by the name of its object. Every gateway has it: any
@@ -25,7 +25,7 @@ pub(crate) static ISSUER: UnitKind = UnitKind {
 pub(crate) static ON_DEMAND: UnitKind = UnitKind {
     stores_all: true,
     bond: Bond::NONE,
-    ..UnitKind::of_object("on demand", 22, Own::Of(ObjectKind::OnDemand))
+    ..UnitKind::of_object("on demand", 28, Own::Of(ObjectKind::OnDemand))
 };
 
 impl Unit {

@@ -33,6 +33,8 @@ pub(crate) struct Ends<'a> {
     pub sites: &'a [istio::Site],
     /// The listeners where an Ingress does.
     pub by_ingress: &'a [Name],
+    /// The listeners where objects of Gateway API do.
+    pub by_gateway: Vec<Name>,
 }
 
 /// The claims that would be answered at each listener, by wildcard, the narrowest first.
@@ -65,7 +67,7 @@ pub(crate) fn find(
     let keepers = holders.iter().filter(is_keeper);
     found.keepers = keepers.map(|it| (*it).clone()).collect();
     let mut own = istio::tls_listeners(reader, host, ends.sites, &found);
-    own.extend(ends.by_ingress.iter().cloned());
+    own.extend(ends.by_ingress.iter().chain(&ends.by_gateway).cloned());
     let mut answering = Answering::new();
     for shade in patterns.iter().flat_map(|found| &*found.deeds) {
         let is_at = |known: &Shade| known.listener == shade.listener;

@@ -191,6 +191,8 @@ fn push_domain(
         tls: shared.tls.clone(),
         client_auth: None,
         mesh: false,
+        section: None,
+        by_name: false,
     };
     let resource = Resource {
         origin: origin(&owner.key),
@@ -203,6 +205,8 @@ fn origin(key: &ObjectKey) -> Origin {
     let kind = match key.kind {
         ObjectKind::Ingress => OriginKind::Ingress,
         ObjectKind::IstioGateway => OriginKind::Gateway,
+        ObjectKind::Gateway => OriginKind::KubernetesGateway,
+        ObjectKind::ListenerSet => OriginKind::ListenerSet,
         _ => OriginKind::VirtualService,
     };
     Origin {
@@ -237,6 +241,7 @@ fn field_of(owner: &Claim, claimants: &[Claimant], host: &Host) -> String {
     match (known, owner.key.kind) {
         (Some(known), _) => ingress::field_of(&known.ingress, host),
         (None, ObjectKind::IstioGateway) => "spec.servers".to_owned(),
+        (None, ObjectKind::Gateway | ObjectKind::ListenerSet) => "spec.listeners".to_owned(),
         (None, _) => "spec.hosts".to_owned(),
     }
 }

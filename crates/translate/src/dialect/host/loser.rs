@@ -2,7 +2,7 @@
 
 use myriad_api::ObjectKind;
 
-use crate::dialect::{ingress, istio};
+use crate::dialect::{gateway, ingress, istio};
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::losers::Loss;
 
@@ -11,6 +11,7 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let loss = Loss::of(unit);
     let finding = loss.and_then(|loss| match loss.loser.kind {
         ObjectKind::Ingress => ingress::lost(reader, &loss),
+        ObjectKind::Gateway | ObjectKind::ListenerSet => gateway::lost(reader, &loss),
         _ => istio::lost(reader, &loss),
     });
     Output {

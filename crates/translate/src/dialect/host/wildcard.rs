@@ -13,7 +13,7 @@ use myriad_api::{ObjectKey, ObjectKind};
 use myriad_model::{Host, Name, host::Pattern};
 
 use super::ownership::owner;
-use crate::dialect::{ingress, istio};
+use crate::dialect::{gateway, ingress, istio};
 use crate::engine::{Meaning, Noted, Output, Reader, Shared, Told, Unit};
 use crate::resolve::{
     Claim, Claims, Deed, EVERYBODY, Found, Namespaces, Provided, Shade, suffix_of,
@@ -135,17 +135,25 @@ impl Gathered {
 /// The deeds for the names below a wildcard, at each listener, the oldest first.
 fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
     let claims = reader.claims_above(pattern);
-    if claims.ingresses.is_empty() && claims.gateways.is_empty() && claims.services.is_empty() {
+    let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
+    if claims.ingresses.is_empty() && !is_istio && !claims.are_of_api() {
         return Vec::new();
     }
+    let mut entrants = gateway::gather(reader, pattern, &claims);
     let mut found = Gathered::default();
     let owner = match pattern.pattern() {
         Pattern::Any => {
             of_default_backends(reader, shared, pattern, &claims, &mut found);
             None
         }
-        _ => of_ingresses(reader, shared, pattern, &claims, &mut found),
+        _ => of_ingresses(reader, shared, pattern, (&claims, &*entrants), &mut found),
     };
+    if let Some(owner) = &owner {
+        drop(gateway::leave_strangers(pattern, owner, &mut entrants));
+    }
+    for (claim, end) in gateway::deeds(reader, pattern, &entrants) {
+        found.add(shade(pattern, (claim, owner.as_ref()), end));
+    }
     let sites = istio::own_sites(reader, pattern, &claims, owner.as_ref());
     for gateway in &sites {
         let claim = reader.claim(&gateway.meta, pattern);
@@ -202,11 +210,11 @@ fn of_ingresses(
     reader: &mut Reader<'_>,
     shared: &Shared,
     pattern: &Host,
-    claims: &Claims,
+    (claims, entrants): (&Claims, &[gateway::Entrant]),
     found: &mut Gathered,
 ) -> Option<Claim> {
     let mut contenders = ingress::contenders(reader, pattern, &claims.ingresses);
-    let owner = owner(reader, pattern, &contenders, claims);
+    let owner = owner(reader, pattern, &contenders, (claims, entrants));
     if let Some(owner) = &owner {
         drop(ingress::leave_strangers(owner, &mut contenders));
     }

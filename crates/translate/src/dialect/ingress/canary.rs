@@ -108,6 +108,7 @@ pub(super) fn weigh(
         upstream: upstream.upstream.clone(),
         weight,
         headers: None,
+        filters: None,
     };
     match (target, main, other) {
         (ShareBackend::Main, _, _) | (ShareBackend::Both, _, None) => alone(main),

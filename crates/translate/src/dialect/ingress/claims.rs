@@ -112,7 +112,7 @@ pub(super) fn newly_claimed(
     };
     if marks_canary(old) != marks_canary(new) && canary(old) && !canary(new) {
         claimed.owned_none = true;
-        claimed.changed = claimed.hosts.clone();
+        claimed.changed = claimed.all.clone();
     }
     claimed
 }

@@ -95,6 +95,8 @@ fn push_domain(
         tls: shared.tls.clone(),
         client_auth,
         mesh: false,
+        section: None,
+        by_name: false,
     };
     let origin = Origin {
         kind: OriginKind::Ingress,

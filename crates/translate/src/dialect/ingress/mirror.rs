@@ -37,6 +37,7 @@ pub(super) fn mirror(
                         share: Share::ALL,
                         authority: copies.authority.clone(),
                         omits_body: copies.omits_body,
+                        keeps_authority: false,
                     });
                 }
                 PortFound::NoService => (

@@ -93,5 +93,6 @@ fn read_affinity(affinity: &annotations::Affinity, host: HostFacts<'_>, path: &s
         domain: affinity.domain.clone(),
         same_site: affinity.same_site,
         stays_on_failure: affinity.stays_on_failure,
+        ..Affinity::default()
     }
 }

@@ -347,6 +347,7 @@ fn resolve(
                 upstream: Name::new(name),
                 weight: 1,
                 headers: None,
+                filters: None,
             });
         }
         PortFound::NoService => {

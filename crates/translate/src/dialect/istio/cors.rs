@@ -26,6 +26,8 @@ pub(super) fn build(written: &CorsPolicy, problems: &mut Vec<RuleProblem>) -> Co
         age_max_s: u32::try_from(age).unwrap_or(u32::MAX),
         origin_patterns: patterns,
         forwards_unmatched: written.unmatched_preflights != UnmatchedPreflights::Ignore,
+        echoes_wildcards: false,
+        exposes_in_preflights: false,
     }
 }
 

@@ -171,6 +171,8 @@ fn push(
         tls,
         client_auth: answer.client_auth.map(Arc::new),
         mesh: answer.mesh,
+        section: None,
+        by_name: false,
     };
     let origin = Origin {
         kind: OriginKind::Gateway,

@@ -258,6 +258,8 @@ fn door(server: &Server, settings: &Settings) -> Option<Door> {
         }
         // What asked for TLS must not be open without it.
         PortSpeech::Tcp => server.tls.is_none().then_some(Door::Stream),
+        // No protocol of Istio's is of datagrams.
+        PortSpeech::Udp => None,
     }
 }
 
@@ -362,7 +364,7 @@ fn explain(homeless: &Homeless, server: &Server, settings: &Settings) -> ServerP
         ),
         Homeless::Taken(owner) => {
             let message = format!(
-                "is {number}, where {} is spoken for Gateway {}, so nobody answers for this server",
+                "is {number}, where {} is spoken for {}, so nobody answers for this server",
                 owner.speech.as_str(),
                 owner.gateway
             );

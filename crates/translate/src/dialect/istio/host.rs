@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myriad_api::istio::{Gateway, VirtualService};
+use myriad_api::istio::Gateway;
 use myriad_api::{Finding, ObjectKind};
 use myriad_model::{
     Action, Draft, Host, Label, Name, Origin, OriginKind, PathMatch, Policy, Redirect,
@@ -13,6 +13,7 @@ use super::entrance::{self, Door, Entrance};
 use super::narrower::Narrower;
 use super::routes::{self, Ground};
 use super::scene::{HostScene, Site, Tenant, foreign};
+use super::service_claim::claim_of_service;
 use super::{below, binding, credential, domain, stream, tenants};
 use crate::engine::{Output, Reader, Shared, namespace_of};
 use crate::resolve::losers::Loss;
@@ -159,49 +160,6 @@ pub(crate) fn lost(reader: &mut Reader<'_>, loss: &Loss) -> Option<Finding> {
         }
     };
     Some(foreign(key, &field, host, owner, reader.settings()))
-}
-
-/// The claim of a VirtualService, which has a host no longer than the Gateways by which it enters
-/// cover it: a tenant could keep an old one and make its Gateway later. Gateways beside their
-/// workload are the operator's, who may make them anew.
-pub(crate) fn claim_of_service(
-    reader: &mut Reader<'_>,
-    host: &Host,
-    service: &VirtualService,
-) -> Claim {
-    let claim = reader.claim(&service.meta, host);
-    if !reader.settings().late_claims {
-        return claim;
-    }
-    let own = service.meta.key.namespace();
-    let mut patterns = vec![host.clone()];
-    patterns.extend(broader(host));
-    let mut oldest: Option<Claim> = None;
-    for text in binding::gateways(service) {
-        let Some(id) = names::gateway(text, own) else {
-            continue;
-        };
-        for pattern in &patterns {
-            let Some(gateway) = reader.servers(&id, pattern) else {
-                continue;
-            };
-            if entrance::for_host(reader, &gateway, pattern, Some(own)).is_empty() {
-                continue;
-            }
-            if reader.view().is_of(gateway.meta.key.namespace()) {
-                return claim;
-            }
-            let covered = reader.claim(&gateway.meta, pattern);
-            oldest = match oldest {
-                Some(known) if known.is_before(&covered) => Some(known),
-                _ => Some(covered),
-            };
-        }
-    }
-    match oldest {
-        Some(covered) => claim.by(&covered),
-        None => claim,
-    }
 }
 
 /// The Gateways that name a host and take effect on it, the oldest first.

@@ -5,17 +5,22 @@
 //! Servers on one port share it where they speak alike: plain HTTP, TLS, or plain TCP. Where they
 //! do not, the oldest Gateway has it, as in Istio, and the others' servers are without effect. A
 //! number is of the namespace of the oldest Gateway on it, at every address: others share its
-//! listener where connections have names, and have none of their own.
+//! listener where connections have names, and have none of their own. A Gateway that is edited to
+//! name a port has it since then, and a server none of whose hosts its namespace may claim has
+//! none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use myriad_api::ObjectKind;
 use myriad_api::istio::Gateway;
 use myriad_api::istio::gateway::Server;
 use myriad_model::{Listener, ListenerProtocol, Name, Origin, OriginKind, Resource, Value};
 
-use crate::engine::{Output, PortClaim, PortKey, PortSpeech, Reader};
+use super::admission::may_claim_by;
+use crate::engine::{Claimed, Output, PortClaim, PortKey, PortSpeech, Reader};
+use crate::resolve::names::{self, ServerHost};
 use crate::settings::{HostSharing, Settings};
 use crate::view::View;
 
@@ -125,13 +130,19 @@ pub(super) fn place(
         }
         (Some((_, spoken, _)), None) => Err(Homeless::Own(spoken)),
         // On an address of its own it takes nothing from the others.
-        (Some((number, _, _)), bind) => {
-            Ok((Stand::Port(PortKey { number, bind }), speech, is_left))
-        }
+        (Some((number, _, _)), bind) => Ok((Stand::Port(tcp(number, bind)), speech, is_left)),
         (None, bind) if settings.gateway_ports.admits(number) => {
-            Ok((Stand::Port(PortKey { number, bind }), speech, is_left))
+            Ok((Stand::Port(tcp(number, bind)), speech, is_left))
         }
         (None, _) => Err(Homeless::NotAdmitted),
+    }
+}
+
+fn tcp(number: u16, bind: Option<IpAddr>) -> PortKey {
+    PortKey {
+        number,
+        bind,
+        is_udp: false,
     }
 }
 
@@ -149,7 +160,7 @@ pub(super) fn admit(
     };
     // Its own claim is among those to the number: nobody has the port where others have that.
     let Some(spoken) = reader.speech(key) else {
-        let owner = reader.number_owner(key.number);
+        let owner = reader.number_owner(key);
         return owner.map_or(Ok(()), |owner| Err(Homeless::Taken(owner)));
     };
     if spoken == speech && speech != PortSpeech::Tcp {
@@ -198,27 +209,63 @@ pub(super) fn claims(
     settings: &Settings,
 ) -> BTreeMap<PortKey, PortClaim> {
     let mut claims = BTreeMap::new();
-    if let Some(gateway) = gateway.filter(|gateway| view.has_labels(&gateway.spec.selector)) {
+    if let Some(gateway) = gateway.filter(|gateway| view.has_servers(&gateway.spec.selector)) {
         let namespace = gateway.meta.key.namespace();
         let binding = Binding::of(settings, *view.namespace == *namespace);
         let realm: Arc<str> = realm(settings, namespace).into();
         let mut former = None;
         for server in &gateway.spec.servers {
             // A thousand servers in a row name one port; the first says all that counts.
-            if former.replace((&server.port, &server.bind)) == Some((&server.port, &server.bind)) {
+            let alike = (&server.port, &server.bind);
+            if former == Some(alike) {
                 continue;
             }
-            if let Ok((Stand::Port(key), speech, _)) = place(server, settings, binding) {
-                claims.entry(key).or_insert_with(|| PortClaim {
+            if let Ok((Stand::Port(key), speech, _)) = place(server, settings, binding)
+                && !claims.contains_key(&key)
+            {
+                if is_refused(server, namespace, settings) {
+                    continue;
+                }
+                let claim = PortClaim {
+                    order: 0,
                     created: gateway.meta.created,
-                    gateway: gateway.meta.key.id().clone(),
+                    gateway: gateway.meta.key.clone(),
                     speech,
                     realm: realm.clone(),
-                });
+                };
+                claims.insert(key, claim);
             }
+            former = Some(alike);
         }
     }
     claims
+}
+
+/// Whether a namespace may claim none of the hosts of a server, which claims no port then.
+fn is_refused(server: &Server, namespace: &str, settings: &Settings) -> bool {
+    let hosts = server.hosts.iter();
+    let mut hosts = hosts.filter_map(|text| names::host(ServerHost::read(text).host).ok());
+    !hosts.any(|host| may_claim_by(settings, namespace, &host))
+}
+
+/// The ports that the servers of a Gateway name, whoever may have them.
+pub(super) fn named(gateway: &Gateway, settings: &Settings) -> BTreeSet<Claimed> {
+    let binding = Binding::of(settings, false);
+    let mut spoken: BTreeMap<PortKey, PortSpeech> = BTreeMap::new();
+    let mut former = None;
+    for server in &gateway.spec.servers {
+        let alike = (&server.port, &server.bind);
+        if former.replace(alike) == Some(alike) {
+            continue;
+        }
+        if let Ok((Stand::Port(key), speech, _)) = place(server, settings, binding) {
+            spoken.entry(key).or_insert(speech);
+        }
+    }
+    let ports = spoken.into_iter();
+    ports
+        .map(|(key, speech)| Claimed::Port(key.number, speech))
+        .collect()
 }
 
 /// Translates the listener of a port.
@@ -234,12 +281,17 @@ pub(super) fn translate(reader: &mut Reader<'_>, key: &PortKey) -> Output {
         protocol: match owner.speech {
             PortSpeech::Http | PortSpeech::Tls => ListenerProtocol::Http,
             PortSpeech::Tcp => ListenerProtocol::Tcp,
+            PortSpeech::Udp => ListenerProtocol::Udp,
         },
         capture: None,
     };
     let origin = Origin {
-        kind: OriginKind::Gateway,
-        id: owner.gateway,
+        kind: match owner.gateway.kind {
+            ObjectKind::Gateway => OriginKind::KubernetesGateway,
+            ObjectKind::ListenerSet => OriginKind::ListenerSet,
+            _ => OriginKind::Gateway,
+        },
+        id: owner.gateway.id().clone(),
     };
     let resource = Resource {
         origin,

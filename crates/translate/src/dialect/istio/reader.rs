@@ -14,7 +14,8 @@ use super::facts::IstioFact;
 use super::opened::OpenedGateway;
 use super::port::Binding;
 use super::service_names::ServiceNames;
-use crate::engine::{Kept, Moment, Reader};
+use super::touch;
+use crate::engine::{Claimed, Kept, Moment, Reader};
 use crate::resolve::Claim;
 
 /// The most names that are indexed again rather than kept.
@@ -87,7 +88,7 @@ impl Reader<'_> {
     pub fn has_gateway(&mut self, id: &str) -> bool {
         self.read(IstioFact::Gateway(id));
         let gateway = self.gateway(id);
-        gateway.is_some_and(|gateway| self.view().has_labels(&gateway.spec.selector))
+        gateway.is_some_and(|gateway| self.view().has_servers(&gateway.spec.selector))
     }
 
     /// An Istio Gateway that is for the workload that is served here and has a server that names
@@ -95,7 +96,7 @@ impl Reader<'_> {
     pub fn servers(&mut self, id: &str, host: &Host) -> Option<Arc<Gateway>> {
         self.read(IstioFact::Server(id, host.as_str()));
         let gateway = self.gateway(id)?;
-        if !self.view().has_labels(&gateway.spec.selector) {
+        if !self.view().has_servers(&gateway.spec.selector) {
             return None;
         }
         if self.opened(&gateway).is_none()
@@ -284,6 +285,24 @@ impl Reader<'_> {
         let id = service.meta.key.id();
         self.read(IstioFact::ServiceClaim(id, host.as_str()));
         self.claim(&service.meta, host)
+    }
+
+    /// Since when rules of a VirtualService take plain connections at a port of a Gateway that they
+    /// name, or at any by 0, where that is later than its creation. What is for all hosts runs when
+    /// it is told otherwise, so that no fact is noted.
+    pub fn stream_since(
+        &self,
+        service: &VirtualService,
+        gateway: &Arc<str>,
+        port: u16,
+    ) -> Option<i64> {
+        if self.settings().late_claims && touch::has_many_streams(service) {
+            return Some(i64::MAX);
+        }
+        if !self.is_late(&service.meta.key) {
+            return None;
+        }
+        self.claimed_since(&service.meta, &Claimed::stream(gateway, port)?)
     }
 
     /// The destination that was resolved last in this run, with all that was read for it.

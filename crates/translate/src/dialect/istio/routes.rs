@@ -486,6 +486,7 @@ fn action(
                 (weight, _) => weight,
             },
             headers,
+            filters: None,
         });
     }
     Action::Forward(upstreams.into())
@@ -590,6 +591,7 @@ fn mirrors(
                 share,
                 authority: Box::default(),
                 omits_body: false,
+                keeps_authority: false,
             });
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Tenant {
     pub service: Arc<VirtualService>,
     /// Its hosts and names.
     pub names: Arc<ServiceNames>,
+    /// Its claim to the host, or to a broader one: the oldest.
+    pub claim: Claim,
     /// The ways in, by Gateway.
     pub entrances: Vec<(Arc<str>, Entrance)>,
     /// By what it is there.

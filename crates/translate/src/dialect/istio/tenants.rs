@@ -11,6 +11,8 @@ use super::admission::may_claim;
 use super::binding;
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Named, Site, Tenant, foreign, lost_to};
+use super::service_claim::{Time, claim_of_service, time_at};
+use super::service_names::ServiceNames;
 use crate::engine::{Output, Reader, namespace_of};
 use crate::resolve::losers::{self, LOSERS_MAX};
 use crate::resolve::names::{self, broader};
@@ -25,8 +27,9 @@ pub(super) fn gather(
     sites: &[Site],
     output: &mut Output,
 ) -> Vec<Tenant> {
-    let mut found: BTreeMap<(i64, Arc<str>), Tenant> = BTreeMap::new();
+    let mut found: BTreeMap<Arc<str>, Tenant> = BTreeMap::new();
     let above = broader(host);
+    let mut claims: HashMap<(Arc<str>, &Host), Claim> = HashMap::new();
     let mut kept = 0;
     for site in sites {
         let id = site.gateway.meta.key.id().clone();
@@ -62,8 +65,8 @@ pub(super) fn gather(
                     false if pattern != host => continue,
                     false => Named::Sni,
                 };
-                let place = (service.meta.created, key.id().clone());
-                let known = found.get(&place).map_or(0, |tenant| tenant.entrances.len());
+                let known = found.get(key.id());
+                let known = known.map_or(0, |tenant| tenant.entrances.len());
                 // One more than it may have says that there are.
                 let left = (names.ways_max() + 1).saturating_sub(known);
                 let ways = (host, &*covering, own, named);
@@ -71,22 +74,44 @@ pub(super) fn gather(
                 if entrances.is_empty() {
                     continue;
                 }
-                let tenant = found.entry(place).or_insert_with(|| Tenant {
-                    service: service.clone(),
-                    names,
-                    entrances: Vec::new(),
-                    named,
-                });
-                if named == Named::Hosts {
-                    tenant.named = named;
-                }
+                // By whatever Gateway it is found, its claim is the same.
+                let claim = claims.entry((key.id().clone(), pattern));
+                let claim = claim.or_insert_with(|| claim_of_service(reader, pattern, &service));
+                let claim = claim.clone();
+                let tenant = join(&mut found, (&service, names), (claim, named));
                 let entrances = entrances.into_iter().map(|way| (id.clone(), way));
                 tenant.entrances.extend(entrances);
             }
         }
     }
-    let tenants = found.into_values().map(|tenant| bounded(tenant, output));
+    let mut tenants: Vec<Tenant> = found.into_values().collect();
+    // Of the same age they stay in the order of their names.
+    tenants.sort_by_key(|tenant| tenant.claim.time());
+    let tenants = tenants.into_iter().map(|tenant| bounded(tenant, output));
     tenants.collect()
+}
+
+/// The tenant of a VirtualService among those that were found, by the oldest of its claims.
+fn join<'a>(
+    found: &'a mut BTreeMap<Arc<str>, Tenant>,
+    (service, names): (&Arc<VirtualService>, Arc<ServiceNames>),
+    (claim, named): (Claim, Named),
+) -> &'a mut Tenant {
+    let tenant = found.entry(service.meta.key.id().clone());
+    let tenant = tenant.or_insert_with(|| Tenant {
+        service: service.clone(),
+        names,
+        claim: claim.clone(),
+        entrances: Vec::new(),
+        named,
+    });
+    if claim.is_before(&tenant.claim) {
+        tenant.claim = claim;
+    }
+    if named == Named::Hosts {
+        tenant.named = named;
+    }
+    tenant
 }
 
 /// A tenant with as many ways in as it may have.
@@ -275,27 +300,35 @@ pub(super) fn keep_ports(
     if is_shared || scene.host.pattern() != Pattern::Any {
         return;
     }
-    // By listener: whether it is of the Gateway's own namespace, and the oldest.
-    let mut holders: HashMap<Name, (bool, ObjectKey)> = HashMap::new();
-    for tenant in &*tenants {
+    // By listener: that of the Gateway's own namespace, or else the oldest.
+    let mut holders: HashMap<Name, (PortTurn, ObjectKey)> = HashMap::new();
+    for (number, tenant) in tenants.iter().enumerate() {
         let key = &tenant.service.meta.key;
+        let whose = (&*tenant.service, tenant.claim.time());
         for (id, way) in &tenant.entrances {
-            if is_of_port(scene.host, way) {
-                let is_own = namespace_of(id) == key.namespace();
+            if !is_of_port(scene.host, way) {
+                continue;
+            }
+            let is_foreign = namespace_of(id) != key.namespace();
+            if let Some(time) = time_at(reader, whose, (id, way.port)) {
+                let turn = (is_foreign, time, number);
                 let holder = holders.entry(way.listener.clone());
-                let holder = holder.or_insert_with(|| (is_own, key.clone()));
-                if is_own && !holder.0 {
-                    *holder = (true, key.clone());
+                let holder = holder.or_insert_with(|| (turn, key.clone()));
+                if turn < holder.0 {
+                    *holder = (turn, key.clone());
                 }
             }
         }
     }
     for tenant in tenants.iter_mut() {
-        let key = tenant.service.meta.key.clone();
+        let service = tenant.service.clone();
+        let (key, whose) = (&service.meta.key, (&*service, tenant.claim.time()));
         let mut lost: Option<ObjectKey> = None;
         tenant.entrances.retain(|(id, way)| {
             let holder = holders.get(&way.listener);
-            let Some((_, holder)) = holder.filter(|_| is_of_port(scene.host, way)) else {
+            let has_rules = || time_at(reader, whose, (id, way.port)).is_some();
+            let of_port = holder.filter(|_| is_of_port(scene.host, way) && has_rules());
+            let Some((_, holder)) = of_port else {
                 return true;
             };
             let is_kept = holder.namespace() == key.namespace()
@@ -309,7 +342,7 @@ pub(super) fn keep_ports(
         if let Some(holder) = lost {
             output.findings.push(Finding::new(
                 Severity::Error,
-                &key,
+                key,
                 "spec.gateways",
                 format!(
                     "is without effect on plain TCP of a port, which belongs to namespace {} by \
@@ -323,6 +356,10 @@ pub(super) fn keep_ports(
     }
     tenants.retain(|tenant| !tenant.entrances.is_empty());
 }
+
+/// The place of a VirtualService among those that lead the plain connections of a port: whether its
+/// Gateway is of another namespace, its age there, and its place among all.
+type PortTurn = (bool, Time, usize);
 
 /// Whether connections that come by a way in tell no name, nor does the host stand for any.
 fn is_of_port(host: &Host, way: &Entrance) -> bool {

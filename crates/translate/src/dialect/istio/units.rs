@@ -7,12 +7,14 @@ use myriad_api::{Object, ObjectKey, ObjectKind};
 use myriad_model::{Key, Kind, Name};
 
 use super::facts::IstioFact;
-use super::touch::{gateway_claims, service_claims};
+use super::touch::{gateway_claims, service_claims, streams};
 use super::{access_policy, port, telemetry};
 use crate::engine::{
-    NewlyClaimed, Output, Own, PortKey, Reader, Stays, Unit, UnitKey, UnitKind, Viewers,
+    Claimed, NewlyClaimed, Output, Own, PortKey, Reader, Stays, Unit, UnitKey, UnitKind, Viewers,
 };
-use crate::settings::Settings;
+use crate::resolve::entry_owner::{self, claimed_names};
+use crate::resolve::names::is_exported;
+use crate::settings::{Settings, first_names};
 
 /// The hosts of one Istio Gateway, by `namespace/name`, and what is wrong with it alone.
 pub(crate) static GATEWAY: UnitKind = UnitKind {
@@ -21,13 +23,13 @@ pub(crate) static GATEWAY: UnitKind = UnitKind {
         _ => BTreeMap::new(),
     }),
     claim_fact: Some(|hasher, id, host| hasher.fact(IstioFact::Server(id, host.as_str()))),
-    ..UnitKind::of_object("gateway", 2, Own::Of(ObjectKind::IstioGateway))
+    ..UnitKind::of_object("gateway", 4, Own::Of(ObjectKind::IstioGateway))
 };
 
 /// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
 pub(crate) static VIRTUAL_SERVICE: UnitKind = UnitKind {
     claim_fact: Some(|hasher, id, host| hasher.fact(IstioFact::ServiceClaim(id, host.as_str()))),
-    ..UnitKind::of_object("virtual service", 3, Own::Of(ObjectKind::VirtualService))
+    ..UnitKind::of_object("virtual service", 5, Own::Of(ObjectKind::VirtualService))
 };
 
 /// One policy over the gateway as a whole.
@@ -39,7 +41,7 @@ pub(crate) static ACCESS_POLICY: UnitKind = UnitKind {
             keys.push(Key::new(Kind::AccessPolicy, access_policy::name(&key)));
         }
     },
-    ..UnitKind::of_object("access policy", 4, Own::Key)
+    ..UnitKind::of_object("access policy", 6, Own::Key)
 };
 
 /// An object that no host claims: what is wrong with it, or that it is not honoured.
@@ -48,7 +50,9 @@ pub(crate) static REFUSED: UnitKind = UnitKind {
         Some(ObjectKind::Telemetry) => Viewers::Namespace,
         _ => Viewers::Gateways,
     },
-    ..UnitKind::of_object("refused", 5, Own::Key)
+    claim_fact: Some(|hasher, _, host| entry_owner::fact(hasher, host)),
+    claim_seat: Some(entry_owner::seat),
+    ..UnitKind::of_object("refused", 7, Own::Key)
 };
 
 /// The telemetry of the gateway's proxies.
@@ -62,7 +66,7 @@ pub(crate) static TELEMETRY: UnitKind = UnitKind {
         false => Viewers::Needed,
     },
     makes: |_, keys| keys.push(Key::new(Kind::Telemetry, Name::from(telemetry::NAME))),
-    ..UnitKind::needed("telemetry", 6)
+    ..UnitKind::needed("telemetry", 8)
 };
 
 /// A provider of the mesh settings, by its name.
@@ -74,7 +78,7 @@ pub(crate) static PROVIDER: UnitKind = UnitKind {
             keys.push(Key::new(Kind::Provider, Name::new(id.clone())));
         }
     },
-    ..UnitKind::needed("provider", 11)
+    ..UnitKind::needed("provider", 17)
 };
 
 /// The listener of a port of Istio's Gateways.
@@ -84,7 +88,7 @@ pub(crate) static LISTENER: UnitKind = UnitKind {
             keys.push(Key::new(Kind::Listener, port.name()));
         }
     },
-    ..UnitKind::needed("listener", 13)
+    ..UnitKind::needed("listener", 19)
 };
 
 impl Unit {
@@ -124,34 +128,71 @@ impl Unit {
     }
 }
 
-/// The unit that an object is there with, for kinds that claim hosts.
+/// The unit that an object is there with, for kinds that make claims.
 pub(crate) fn claimant(key: &ObjectKey) -> Option<Unit> {
     match key.kind {
         ObjectKind::IstioGateway => Some(Unit::gateway(key.id().clone())),
         ObjectKind::VirtualService => Some(Unit::virtual_service(key.id().clone())),
+        ObjectKind::ServiceEntry => Some(Unit::refused(key)),
         _ => None,
     }
 }
 
 /// The claims of an object, and those of them that may be new.
-pub(crate) fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
+pub(crate) fn newly(old: &Object, new: &Object, settings: &Settings) -> Option<NewlyClaimed> {
     match (old, new) {
         (Object::IstioGateway(old), Object::IstioGateway(new)) => {
             let is_same = old.spec.selector == new.spec.selector;
             let named = gateway_claims(old);
-            Some(NewlyClaimed::new(named, gateway_claims(new), |_| is_same))
+            let hosts = NewlyClaimed::new(named, gateway_claims(new), |_| is_same);
+            let named = port::named(old, settings);
+            let is_named = |port: &Claimed| is_same && named.contains(port);
+            Some(hosts.and(named.clone(), port::named(new, settings), is_named))
         }
         (Object::VirtualService(old), Object::VirtualService(new)) => {
             let is_same = old.spec.export_to == new.spec.export_to;
             let (before, after) = (service_claims(old), service_claims(new));
             let named = before.keys().cloned().collect();
             let hosts = after.keys().cloned().collect();
-            Some(NewlyClaimed::new(named, hosts, |host| {
+            let hosts = NewlyClaimed::new(named, hosts, |host| {
                 is_same && before.get(host) == after.get(host)
-            }))
+            });
+            let is_seen = no_more_see(&old.meta.key, (&old.spec.export_to, &new.spec.export_to));
+            let named = streams(old);
+            let is_named = |stream: &Claimed| {
+                let at_any = match stream {
+                    Claimed::Stream(gateway, _) => Claimed::stream(gateway, 0),
+                    Claimed::Host(_) | Claimed::Port(..) => None,
+                };
+                let at_any = at_any.is_some_and(|at_any| named.contains(&at_any));
+                is_seen && (at_any || named.contains(stream))
+            };
+            Some(hosts.and(named.clone(), streams(new), is_named))
+        }
+        (Object::ServiceEntry(old), Object::ServiceEntry(new)) => {
+            let is_seen = no_more_see(&old.meta.key, (&old.spec.export_to, &new.spec.export_to));
+            let (named, hosts) = (claimed_names(old), claimed_names(new));
+            Some(NewlyClaimed::new(named, hosts, |_| is_seen))
         }
         _ => None,
     }
+}
+
+/// Whether nobody sees an object that is exported to the latter who did not by the former.
+fn no_more_see(key: &ObjectKey, (former, latter): (&[Box<str>], &[Box<str>])) -> bool {
+    let own = key.namespace();
+    let mut first = first_names(former).iter();
+    if former.is_empty() || former == latter || first.any(|to| **to == *"*") {
+        return true;
+    }
+    let mut names = latter.iter();
+    let is_same = names.all(|to| match &**to {
+        "*" => false,
+        "~" => true,
+        "." => is_exported(former, own, own),
+        namespace => is_exported(former, own, namespace),
+    });
+    !latter.is_empty() && is_same
 }
 
 /// The providers of the settings.

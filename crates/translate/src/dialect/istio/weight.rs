@@ -72,7 +72,18 @@ pub(crate) fn hollow(object: &Object) -> Option<(Object, bool)> {
         | Object::Order(_)
         | Object::OnDemand(_)
         | Object::HostProof(_)
-        | Object::Issuer(_) => return None,
+        | Object::Issuer(_)
+        | Object::GatewayClass(_)
+        | Object::Gateway(_)
+        | Object::ListenerSet(_)
+        | Object::HttpRoute(_)
+        | Object::GrpcRoute(_)
+        | Object::TlsRoute(_)
+        | Object::TcpRoute(_)
+        | Object::UdpRoute(_)
+        | Object::BackendTlsPolicy(_)
+        | Object::ReferenceGrant(_)
+        | Object::Namespace(_) => return None,
     })
 }
 

@@ -253,6 +253,7 @@ pub(super) fn weighted(upstream: Name) -> WeightedUpstream {
         upstream,
         weight: 1,
         headers: None,
+        filters: None,
     }
 }
 

@@ -16,6 +16,8 @@ use super::captured::{self, Voice};
 use super::endpoints;
 use super::owned::{self, Addresses, HostEffect};
 use super::strangers::{self, Author};
+use crate::dialect::gateway;
+use crate::dialect::gateway::route::RouteObject;
 use crate::dialect::istio::entrance::{Door, Entrance};
 use crate::dialect::istio::narrower::Narrower;
 use crate::dialect::istio::routes::{self, Ground};
@@ -24,7 +26,7 @@ use crate::dialect::istio::stream;
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::names::{self, broader};
 use crate::resolve::opened::OpenedService;
-use crate::resolve::{Spoken, upstream};
+use crate::resolve::{Claim, Spoken, upstream};
 
 /// The rank of the route of a Service where no VirtualService says anything. ServiceEntries stand
 /// behind it: those of the caller, of the root namespace, of others. Of each the older go first.
@@ -57,6 +59,8 @@ struct Site<'a> {
     /// Whether connections that are told by no name may be for it without any address.
     is_everywhere: bool,
     port: u16,
+    /// The routes of Gateway API for it.
+    ruling: Vec<RouteObject>,
     spoken: Spoken,
     upstream: Arc<str>,
 }
@@ -140,6 +144,10 @@ fn add_service(reader: &mut Reader<'_>, service: &OpenedService, output: &mut Ou
             ranges: &ranges,
             is_everywhere: false,
             port: port.port,
+            ruling: match spoken {
+                Spoken::Http | Spoken::Unknown => gateway::mesh::routes(reader, key.id(), port),
+                Spoken::Tls | Spoken::Tcp => Vec::new(),
+            },
             spoken,
             upstream: upstream::subset_name(key.id(), port.port, ""),
         };
@@ -195,7 +203,7 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
             let site = Site {
                 key,
                 author,
-                created: entry.meta.created,
+                created: reader.claim(&entry.meta, &parsed).since(),
                 host: &host,
                 short: None,
                 hosts: &hosts,
@@ -204,6 +212,7 @@ fn add_entry(reader: &mut Reader<'_>, entry: &ServiceEntry, output: &mut Output)
                 // Of a stranger, what is known by no name is nowhere then.
                 is_everywhere: is_named && (!author.is_stranger() || spoken == Spoken::Tls),
                 port: port.number,
+                ruling: Vec::new(),
                 spoken,
                 upstream: upstream::entry_name(namespace, &host, port.number, ""),
             };
@@ -286,7 +295,9 @@ impl Site<'_> {
     /// Whether its addresses have listeners of their own. Requests say by themselves which host
     /// they are for, so that HTTP needs none where it may share one.
     fn has_listeners(&self) -> bool {
-        !self.addresses.is_empty() && (self.spoken != Spoken::Http || !self.may_share())
+        // Rules of Gateway API hold for connections to its addresses, whatever host they ask for.
+        let is_alone = !self.may_share() || !self.ruling.is_empty();
+        !self.addresses.is_empty() && (self.spoken != Spoken::Http || is_alone)
     }
 
     /// The keys of captures of connections to it.
@@ -391,6 +402,11 @@ impl Site<'_> {
             let tenants = [self.tenant(reader, service, listeners, &[Door::Plain])];
             let ground = Ground { host, hosts, label };
             routes::build(reader, &ground, &tenants, &mut Narrower::default(), output);
+            return;
+        }
+        if !self.ruling.is_empty() {
+            let ruling = (self.key.id(), self.port, &*self.ruling);
+            gateway::mesh::add(reader, ruling, (&hosts, &**listeners), output);
             return;
         }
         let upstreams = [captured::weighted(Name::new(self.upstream.clone()))];
@@ -551,6 +567,7 @@ impl Site<'_> {
         Tenant {
             service: service.clone(),
             names: reader.names_of(service),
+            claim: Claim::new(&service.meta, None),
             entrances,
             named: Named::Captured,
         }

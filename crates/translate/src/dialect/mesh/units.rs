@@ -15,7 +15,7 @@ pub(crate) static REACHABLE: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Reaching,
     stores_all: true,
     in_turns: true,
-    ..UnitKind::needed("reachable", 8)
+    ..UnitKind::needed("reachable", 14)
 };
 
 /// The traffic that is accepted for a workload with a sidecar.
@@ -23,7 +23,7 @@ pub(crate) static WORKLOAD: UnitKind = UnitKind {
     stays: |_, _| Stays::WithViewers,
     viewers: |_, _| Viewers::Workload,
     stores_all: true,
-    ..UnitKind::needed("workload", 9)
+    ..UnitKind::needed("workload", 15)
 };
 
 /// The treatment of sidecars' connections to addresses that no object names.
@@ -31,7 +31,7 @@ pub(crate) static ELSEWHERE: UnitKind = UnitKind {
     stays: |_, _| Stays::WithViewers,
     viewers: |_, _| Viewers::Sidecars,
     stores_all: true,
-    ..UnitKind::needed("elsewhere", 10)
+    ..UnitKind::needed("elsewhere", 16)
 };
 
 /// That something is spoken where sidecars capture connections.
@@ -40,7 +40,7 @@ pub(crate) static SPOKEN: UnitKind = UnitKind {
         is_read_by_view: true,
         ..Bond::READ
     },
-    ..UnitKind::needed("spoken", 14)
+    ..UnitKind::needed("spoken", 20)
 };
 
 /// The listener of connections that sidecars capture on their way out.
@@ -48,7 +48,7 @@ pub(crate) static CAPTURED: UnitKind = UnitKind {
     stores_all: true,
     in_turns: true,
     parts_alone: true,
-    ..UnitKind::needed("captured", 15)
+    ..UnitKind::needed("captured", 21)
 };
 
 impl Unit {

@@ -44,6 +44,10 @@ fn an_index_of_ports_finds_what_a_walk_finds() {
         assert_eq!(by_number(82), PortFound::NoPort);
         let protocol = opened.port(53).and_then(|port| port.protocol.as_deref());
         assert_eq!(protocol, Some("TCP"));
+        let datagrams = opened.datagram_port(53);
+        let protocol = datagrams.and_then(|port| port.protocol.as_deref());
+        assert_eq!(protocol, Some("UDP"));
+        assert!(opened.datagram_port(80).is_none());
         let is_repeated = |number| {
             let port = opened.port(number);
             port.map(|port| opened.is_repeated(port))
@@ -83,8 +87,10 @@ fn an_index_of_slices_finds_what_a_walk_finds() {
         let opened = OpenedSlices::new([head(0, padding), head(1, padding)].into());
         assert_eq!(opened.by_port.is_some(), padding > 0);
         let found = opened.ports("web").into_iter();
-        let found: Vec<_> = found.map(|it| (it.slice, it.number, it.is_tcp)).collect();
-        let of = |slice| [(slice, 80, true), (slice, 81, false), (slice, 82, true)];
+        let found = found.map(|it| (it.slice, it.number, (it.is_tcp, it.is_udp)));
+        let found: Vec<_> = found.collect();
+        let (tcp, udp) = ((true, false), (false, true));
+        let of = |slice| [(slice, 80, tcp), (slice, 81, udp), (slice, 82, tcp)];
         assert_eq!(found, [of(0), of(1)].concat());
         assert!(opened.ports("none").is_empty());
     }

@@ -14,9 +14,10 @@ use super::group::{Group, Marks, Spots};
 use super::slices::{self, Asking, Hearing, Identities, Listed, is_member};
 use super::{Address, Draft, Members, member_name};
 use crate::engine::{Output, Reader, Weight};
+use crate::resolve::Merged;
 use crate::resolve::destination_rule::{self, Choice};
 use crate::resolve::names::service_host;
-use crate::resolve::opened::is_tcp;
+use crate::resolve::opened::{OpenedService, is_tcp};
 use crate::resolve::service_entry::has_labels;
 use crate::resolve::spoken::Spoken;
 
@@ -52,7 +53,7 @@ pub(super) fn translate(
     let Some(service) = reader.service(id) else {
         return Output::default();
     };
-    let port = service.port(address.port);
+    let port = port_of(&service, address);
     let key = &service.meta.key;
     let mut draft = Draft {
         name,
@@ -73,11 +74,16 @@ pub(super) fn translate(
         super::weigh(reader, name);
         return draft.close(reader);
     };
+    // Rules are about connections.
+    let policy = match address.is_datagrams {
+        true => Merged::default(),
+        false => choice.policy,
+    };
     if let Some(external_name) = &service.external_name {
         let border = Border::of(reader);
         let dns = read_external(&service, external_name, border, (port, address.port));
         return match dns {
-            Ok(dns) => draft.finish(reader, &choice.policy, EndpointSource::Dns(dns)),
+            Ok(dns) => draft.finish(reader, &policy, EndpointSource::Dns(dns)),
             Err(finding) => Output {
                 findings: vec![*finding],
                 ..Output::default()
@@ -91,14 +97,14 @@ pub(super) fn translate(
     let Some((endpoints, hashes)) = found.collect(reader, &service, port, &choice) else {
         return draft.close_beyond(reader);
     };
-    if reader.settings().sidecars {
+    if reader.settings().sidecars && !address.is_datagrams {
         let name = member_name(&host, address.port, address.subset);
         let is_original = service.is_headless && is_beside(reader);
         draft.members = members(name, is_original, found.identities, &endpoints);
     }
     let is_empty = endpoints.endpoints.is_empty();
     let place = EndpointSource::Endpoints(endpoints, hashes);
-    let mut output = draft.finish(reader, &choice.policy, place);
+    let mut output = draft.finish(reader, &policy, place);
     let has_refused = !found.findings.is_empty();
     output.findings.extend(found.findings);
     if is_empty && !has_refused && !is_beside(reader) {
@@ -114,7 +120,7 @@ pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> 
     if service.external_name.is_some() {
         return None;
     }
-    let port = service.port(address.port)?;
+    let port = port_of(&service, address)?;
     let looks = reader.looks(service.meta.key.namespace(), &service.selector);
     let listed = match address.is_copy() || service.is_repeated(port) {
         // A copy of nothing is an upstream as well.
@@ -122,6 +128,14 @@ pub(super) fn weigh(reader: &mut Reader<'_>, address: Address<'_>, id: &str) -> 
         false => 0,
     };
     Weight::new(service.meta.created, listed + looks)
+}
+
+/// The port of a Service that an upstream is of.
+fn port_of<'a>(service: &'a OpenedService, address: Address<'_>) -> Option<&'a ServicePort> {
+    match address.is_datagrams {
+        true => service.datagram_port(address.port),
+        false => service.port(address.port),
+    }
 }
 
 /// Whether a port of a Service has the name of one before it.

@@ -16,7 +16,7 @@ use super::border::{Border, remedy};
 use super::group::{Group, Spots};
 use crate::engine::{Noted, Reader, Remembered};
 use crate::resolve::facts::SharedFact;
-use crate::resolve::opened::{ListedPort, OpenedSlices};
+use crate::resolve::opened::{ListedPort, OpenedSlices, is_udp};
 use crate::resolve::service_entry::has_labels;
 use crate::store::SliceHead;
 
@@ -98,7 +98,8 @@ impl Listed {
     pub(super) fn read(reader: &mut Reader<'_>, service: &Service, port: &ServicePort) -> Self {
         let slices = reader.slices(service.meta.key.id());
         let mut ports = slices.ports(&port.name);
-        ports.retain(|port| port.is_tcp);
+        let is_udp = is_udp(port);
+        ports.retain(|listed| if is_udp { listed.is_udp } else { listed.is_tcp });
         let heads = ports.iter().filter_map(|port| slices.head(port.slice));
         let count = heads.map(|head| head.count).sum();
         Listed {

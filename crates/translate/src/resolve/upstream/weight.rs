@@ -5,9 +5,9 @@
 //! work as well. One that a selector looks at, since it has the first of its labels, counts for
 //! each port of each Service or ServiceEntry that has the selector; the Pods and WorkloadEntries
 //! that one of a ServiceEntry looks at count up to a power of two. One counts once more too for
-//! each way in which Ingresses want equal requests at the same endpoint, and for each further port
-//! of its Service by the same name. Beside them long texts of DestinationRules count, which each
-//! port of a host and each of its subsets has.
+//! each way in which Ingresses want equal requests at the same endpoint, for each certificate that
+//! Gateways show there, and for each further port of its Service by the same name. Beside them
+//! long texts of DestinationRules count, which each port of a host and each of its subsets has.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Origin, OriginKind};
 
 use super::endpoint_source::Speech;
-use super::{Address, Draft, HASH, Members, Owner, service};
+use super::{Address, Draft, HASH, Members, Owner, TLS, service};
 use crate::engine::{Output, Reader, Weight};
 use crate::resolve::names::service_host;
 use crate::resolve::service_entry::Entry;
@@ -40,7 +40,11 @@ pub(crate) fn weigh(reader: &mut Reader<'_>, name: &str) -> Option<Weight> {
     reader.settings().bounds.copies()?;
     let address = Address::read(name)?;
     if address.is_copy() {
-        let end = if address.subset.is_empty() { HASH } else { "@" };
+        let end = match (address.subset, address.hash_by) {
+            ("", "") => TLS,
+            ("", _) => HASH,
+            _ => "@",
+        };
         let (port, _) = name.split_once(end)?;
         return reader.weigh_once(port, |reader| weigh_port(reader, address));
     }
@@ -177,6 +181,7 @@ fn finding(key: &ObjectKey, address: Address<'_>, bound: u64) -> Finding {
         "" if !address.hash_by.is_empty() => {
             format!("port {port} by {}", address.hash_by)
         }
+        "" if address.is_copy() => format!("port {port} with the certificate of a Gateway"),
         "" => format!("port {port}"),
         subset => format!("subset {subset} of port {port}"),
     };

@@ -8,7 +8,7 @@ use myriad_model::{
     WeightedUpstream, in_order,
 };
 
-use super::{edits_text, joined, policy_text};
+use super::{edits_text, joined, policy_text, share};
 
 /// The routes of a snapshot, each with its rank and its first host. Those of one rank and host
 /// stand in the order in which they are tried.
@@ -50,7 +50,9 @@ fn block(sealed: &Sealed) -> Option<&Routes> {
 fn reading_text(origin: OriginKind, route: RouteView<'_>) -> String {
     let documented = match origin {
         OriginKind::Ingress => PathReading::Decoded,
-        OriginKind::VirtualService => PathReading::Base,
+        OriginKind::VirtualService | OriginKind::HttpRoute | OriginKind::GrpcRoute => {
+            PathReading::Base
+        }
         _ => PathReading::AsSent,
     };
     match route.policy.path_reading {
@@ -122,10 +124,12 @@ fn condition_text(condition: &ValueMatch) -> String {
 fn target_text(target: &WeightedUpstream) -> String {
     let edits = target.headers.as_ref().map(|edits| edits_text(edits));
     let edits = edits.unwrap_or_default();
-    format!("{}{edits}*{}", target.upstream, target.weight)
+    let filters = target.filters.as_deref().map(share::text);
+    let filters = filters.unwrap_or_default();
+    format!("{}{edits}{filters}*{}", target.upstream, target.weight)
 }
 
-fn parts_text(parts: &RedirectParts) -> String {
+pub(super) fn parts_text(parts: &RedirectParts) -> String {
     let mut text = String::new();
     for (name, value) in [("scheme", &parts.scheme), ("host", &parts.host)] {
         if !value.is_empty() {

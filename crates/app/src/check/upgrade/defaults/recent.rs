@@ -5,6 +5,30 @@ use super::super::{ChangedDefault, Sign};
 /// These defaults, in the order of CHANGELOG.md.
 pub(super) const RECENT: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "the right to read the kinds of Gateway API",
+        change: "controllers may read Gateway API, all ConfigMaps and all Namespaces",
+        setting: "gatewayApi.enabled=false",
+        sign: Sign::Look("look whether anybody else serves Gateway API in the cluster"),
+    },
+    ChangedDefault {
+        line: "edited to name a port of a Gateway",
+        change: "ports, plain TCP and names of ServiceEntries belong to who had them first",
+        setting: "",
+        sign: Sign::Look("look for findings about ports and names that others have"),
+    },
+    ChangedDefault {
+        line: "may name 256 ports beside 80 and 443",
+        change: "the Gateways and ListenerSets of a namespace may name 256 ports",
+        setting: "--bound ports=0",
+        sign: Sign::Look("look for findings about --bound ports"),
+    },
+    ChangedDefault {
+        line: "Light slices that a namespace has for itself",
+        change: "many light changes of a namespace are charged to it while others wait",
+        setting: "--bound control-share=0",
+        sign: Sign::Look("look for findings about changes that wait"),
+    },
+    ChangedDefault {
         line: "Sessions of TLS with an endpoint are resumed",
         change: "sessions with endpoints end with the certificates that began them",
         setting: "",
@@ -70,5 +94,12 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         change: "authorities and issuers with RSA keys beyond 4,096 bits verify nobody",
         setting: "",
         sign: Sign::Look("look for RSA keys of 8,192 bits in ca.crt and in chains of peers"),
+    },
+    ChangedDefault {
+        line: "that sets records of DNS (`dns-01`",
+        change: "issuers for all set records of DNS for the older of a name and the wildcard below \
+                 it, and not below older wildcards of others",
+        setting: "--tenants",
+        sign: Sign::Look("look for findings about issuers and records of DNS"),
     },
 ];

@@ -33,7 +33,7 @@ fn divided(
 fn pool_of(weights: &[&[u32]], options: &UpstreamOptions) -> Pool {
     let counts: Vec<usize> = weights.iter().map(|part| part.len()).collect();
     let parts = divided(members(&weights.concat()), &counts, options);
-    Pool::of_parts(parts.iter(), options, None, 0)
+    Pool::of_parts(None, parts.iter(), options, (None, 0))
 }
 
 /// The ways of choosing, each with whether it goes by hashes.
@@ -90,10 +90,10 @@ fn everybody_has_one_turn_in_a_round_however_many_there_are() {
         priority: 0,
     };
     let parts = divided((0..250).map(member).collect(), &counts, &options);
-    let pool = Pool::of_parts(parts.iter(), &options, None, 0);
+    let pool = Pool::of_parts(None, parts.iter(), &options, (None, 0));
     assert_eq!(shares(&pool, 250), [1; 250]);
     // What has become of a part's turns is not forgotten with the pool.
-    let next = Pool::of_parts(parts.iter(), &options, None, 0);
+    let next = Pool::of_parts(None, parts.iter(), &options, (None, 0));
     assert_eq!(shares(&next, 500), [2; 250]);
 }
 
@@ -107,7 +107,7 @@ fn equal_requests_go_where_they_would_without_parts() {
             ..*member
         };
         let parts = divided(whole.iter().map(copy).collect(), &[3, 1, 3], &options);
-        let parts = Pool::of_parts(parts.iter(), &options, None, 0);
+        let parts = Pool::of_parts(None, parts.iter(), &options, (None, 0));
         let whole = Pool::with(whole.into_iter(), &options);
         let dice = Rng::new(7);
         for hash in keys(2_000) {
@@ -166,7 +166,7 @@ fn who_is_out_of_a_part_is_so_in_the_next_pool_that_has_it() {
             ..with(balancer)
         };
         let parts = divided(members(&[1; 5]), &[2, 3], &options);
-        let pool = || Pool::of_parts(parts.iter(), &options, None, 0);
+        let pool = || Pool::of_parts(None, parts.iter(), &options, (None, 0));
         let first = pool();
         assert!(fail(&first, 1, 1_000) && !fail(&first, 1, 1_000));
         let pools = [first, pool()];
@@ -195,7 +195,7 @@ fn priorities_go_through_all_parts() {
     }
     let parts = divided(members, &[3, 3], &options);
     assert_eq!(parts.len(), 4);
-    let pool = Pool::of_parts(parts.iter(), &options, None, 0);
+    let pool = Pool::of_parts(None, parts.iter(), &options, (None, 0));
     let first = |now| {
         let taken = shares_at(&pool, std::iter::repeat_n(None, 10_000), now);
         taken[..3].iter().sum::<usize>()
@@ -226,7 +226,7 @@ fn a_cold_endpoint_of_a_part_gets_a_smaller_share() {
     };
     members[1].target = Arc::new(cold);
     let parts = divided(members, &[1, 1], &options);
-    let pool = Pool::of_parts(parts.iter(), &options, None, 0);
+    let pool = Pool::of_parts(None, parts.iter(), &options, (None, 0));
     let part = |now| {
         let taken = shares_at(&pool, std::iter::repeat_n(None, 11_000), now);
         taken[1] as f32 / taken[0] as f32
@@ -255,7 +255,12 @@ fn groups_of_localities_have_their_shares_wherever_their_endpoints_lie() {
             let own = grouped.by_ref().take(count);
             PoolPart::divide(own, &options.balancer)
         });
-        let pool = Pool::of_parts(parts.iter().flatten(), &options, Some(&shares_of_groups), 0);
+        let pool = Pool::of_parts(
+            None,
+            parts.iter().flatten(),
+            &options,
+            (Some(&shares_of_groups), 0),
+        );
         assert_eq!((pool.len(), pool.weighed()), (4, 0));
         if options.balancer == Balancer::LeastRequest {
             // Idle ones are taken by their weight, of which two are compared.

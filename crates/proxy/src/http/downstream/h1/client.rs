@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use super::is_empty;
 use crate::admission::holdings::{HeldBytes, TUNNEL_BYTES};
-use crate::admission::spaces::Spots;
+use crate::admission::spaces::{NOBODY, Spots};
 use crate::codec::body::{BodyDecoder, BodyLength, Encoder};
 use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::head::Version;
@@ -20,6 +20,7 @@ use crate::http::peer::{Peer, ResponseChanges};
 use crate::http::worker::Worker;
 use crate::http::write::{self, Framing};
 use crate::limits::Reached;
+use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::count::Counts;
@@ -149,14 +150,42 @@ impl H1Client {
         self.input.as_ref().map(Buffer::filled)
     }
 
-    /// Drops an empty line in front of a head (RFC 9112, section 2.2).
-    pub(super) fn skip_empty_line(&mut self) {
-        if self
+    /// Drops an empty line in front of a head (RFC 9112, section 2.2); whether there was one.
+    pub(super) fn skip_empty_line(&mut self) -> bool {
+        let has_one = self
             .waiting()
-            .is_some_and(|bytes| bytes.starts_with(b"\r\n"))
-        {
+            .is_some_and(|bytes| bytes.starts_with(b"\r\n"));
+        if has_one {
             self.consume(2);
         }
+        has_one
+    }
+
+    /// How many bytes of memory there are of what was not used yet, and not sent.
+    pub(super) fn memory(&self) -> usize {
+        let [input, output] = [&self.input, &self.output].map(|buffer| buffer.as_ref());
+        let own = input.map_or(0, Buffer::capacity) + output.map_or(0, Buffer::capacity);
+        own + self.stream.buffered()
+    }
+
+    /// Takes note of what is held for half a head, of which nobody knows whose it is. False where
+    /// there is no room for more of it, or the connection has to go for another.
+    pub(super) fn hold_head(&mut self, bytes: usize, is_first: bool, deadline: &Deadline) -> bool {
+        if is_first {
+            // What was held for the request before is given back.
+            self.held.set(0);
+            self.held.belong(NOBODY);
+            self.held.watch_head(deadline);
+        }
+        let grows = bytes > self.held.bytes();
+        self.held.set(bytes);
+        let has_room = !grows || self.held.may_grow() || self.held.exchange();
+        has_room && !self.held.is_evicted()
+    }
+
+    /// Half a head is whole by now, or given up, and does not have to go any more.
+    pub(super) fn unwatch(&mut self) {
+        self.held.unwatch();
     }
 
     /// Reads more.
@@ -188,6 +217,11 @@ impl H1Client {
     /// Whether the connection is to be dropped without another byte.
     pub(super) fn is_aborted(&self) -> bool {
         self.is_aborted
+    }
+
+    /// Whether the connection has failed, though requests may still be there to be read.
+    pub(super) fn is_gone(&self) -> bool {
+        self.stream.has_failed()
     }
 
     /// Drops the connection without another byte.
@@ -453,9 +487,8 @@ impl Peer for H1Client {
     }
 
     fn hold(&mut self, bytes: usize, below: usize) -> bool {
-        let [input, output] = [&self.input, &self.output].map(|buffer| buffer.as_ref());
-        let own = input.map_or(0, Buffer::capacity) + output.map_or(0, Buffer::capacity);
-        self.held.set(bytes + below + own + self.stream.buffered());
+        let own = self.memory();
+        self.held.set(bytes + below + own);
         self.held.may_grow()
     }
 

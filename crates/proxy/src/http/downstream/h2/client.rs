@@ -98,6 +98,7 @@ impl H2Client {
                 content_length(answer.body().len() as u64, out);
             }
         })?;
+        self.grpc_status = answer.grpc_status;
         if is_empty {
             self.end(None);
         }

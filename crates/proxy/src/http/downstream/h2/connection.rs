@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use super::flood::Frames;
 use super::request::Opening;
 use super::streams::{Fault, Gone, Handle, SharedStreams, Streams};
+use crate::admission::planning::{Asker, PlanWait};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{
     self, FRAME_BYTES_MAX, FrameHead, HEAD_BYTES, PREFACE, Reason, flag, kind,
@@ -18,6 +19,7 @@ use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 
 mod heads;
+mod turn;
 
 use heads::Unfinished;
 
@@ -51,6 +53,11 @@ pub(super) struct Connection {
     lingered: usize,
     /// The bytes that may be read and unpacked before others have their turn.
     turn: usize,
+    /// The client, as what it asks takes turns, and its place among others where it waits.
+    asker: Asker,
+    wait: PlanWait,
+    /// Whether it is to be seen that the client is still there, before more is read of it.
+    has_to_look: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +108,8 @@ enum Step {
 }
 
 impl Connection {
-    /// A connection whose client has said no more than this.
-    pub(super) fn new(stream: Stream, said: Option<Buffer>, local: Shared) -> Self {
+    /// A connection whose client, of a source, has said no more than this.
+    pub(super) fn new(stream: Stream, said: Option<Buffer>, local: Shared, source: u64) -> Self {
         let limits = &local.limits;
         Connection {
             stream,
@@ -117,7 +124,24 @@ impl Connection {
             faults: 0,
             lingered: 0,
             turn: TURN_BYTES,
+            asker: Asker {
+                source,
+                is_costly: false,
+            },
+            wait: PlanWait::default(),
+            has_to_look: false,
         }
+    }
+
+    /// The client, as what it asks takes turns.
+    pub(super) fn asker(&self) -> Asker {
+        self.asker
+    }
+
+    /// Takes note whether the stream that was opened last is costly.
+    pub(super) fn note_cost(&mut self, is_costly: bool) {
+        self.asker.is_costly = is_costly;
+        self.has_to_look |= is_costly;
     }
 
     /// Whether the client has said what has to come first.
@@ -214,6 +238,10 @@ impl Connection {
             if self.is_ending() {
                 return self.poll_end(context).map(|()| None);
             }
+            if std::mem::take(&mut self.has_to_look) && self.is_gone(context) {
+                self.shared.with(|streams| streams.end_all());
+                return Poll::Ready(None);
+            }
             match self.poll_read(context) {
                 Poll::Ready(Ok(opened)) => return Poll::Ready(Some(opened)),
                 Poll::Ready(Err(Gone)) => {
@@ -250,6 +278,7 @@ impl Connection {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            ready!(self.poll_turn(context));
             match self.step() {
                 Ok(Step::Opened(opened)) => return Poll::Ready(Ok(opened)),
                 Ok(Step::Done) => continue,

@@ -85,5 +85,7 @@ fn read_cors(sheet: &mut Sheet<'_>) -> Option<Box<Cors>> {
         age_max_s: age.unwrap_or(CORS_AGE_S),
         origin_patterns: Box::default(),
         forwards_unmatched: false,
+        echoes_wildcards: false,
+        exposes_in_preflights: false,
     }))
 }

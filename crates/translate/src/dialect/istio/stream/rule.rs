@@ -16,7 +16,7 @@ use crate::dialect::istio::matching::SourceFit;
 use crate::dialect::istio::narrower::{Narrower, STREAM_ROUTE_BYTES};
 use crate::dialect::istio::scene::{Named, Tenant};
 use crate::dialect::istio::sni::is_within;
-use crate::dialect::istio::{binding, destination, matching, narrower, texts};
+use crate::dialect::istio::{binding, destination, matching, narrower, texts, touch};
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::names::{self, broader};
 
@@ -316,9 +316,11 @@ impl Scene<'_> {
                 destinations,
             };
             let fit = self.source_fit(reader, &asked);
+            let late = self.late(reader, &asked, &door);
             let Some(mut stream_route) = self.stream_route(fit, asked, &door, place) else {
                 continue;
             };
+            stream_route.rank = self.rank(place, late);
             let mut end = "";
             if door == Door::TlsStream {
                 stream_route.hosts = [self.host.clone()].into();
@@ -359,9 +361,29 @@ impl Scene<'_> {
             listeners: listeners.into(),
             sources: asked.sources,
             destinations: asked.destinations,
-            rank: self.rank(place),
+            rank: self.rank(place, None),
             ..blank()
         })
+    }
+
+    /// Since when a match takes plain connections, where that is later than the VirtualService
+    /// claims the host: since the last of its Gateways is named.
+    fn late(&self, reader: &Reader<'_>, asked: &Asked<'_>, door: &Door) -> Option<i64> {
+        let service = &self.tenant.service;
+        let may_be = || reader.is_late(&service.meta.key) || touch::has_many_streams(service);
+        if *door != Door::Stream || !may_be() {
+            return None;
+        }
+        let own = service.meta.key.namespace();
+        let rows = self
+            .tenant
+            .entrances
+            .chunk_by(|one, other| one.0 == other.0);
+        let ids = rows.filter_map(|row| row.first().map(|(id, _)| id));
+        let named = ids.filter(|id| touch::is_taken(asked.gateways, own, id));
+        named
+            .filter_map(|id| reader.stream_since(service, id, asked.port))
+            .max()
     }
 
     /// Whether the workload that is served here is the source that a match names.
@@ -472,6 +494,7 @@ impl Scene<'_> {
                 upstream,
                 weight,
                 headers: None,
+                filters: None,
             });
         }
         upstreams.into()
@@ -483,12 +506,13 @@ impl Scene<'_> {
         Name::new(format!("{id}/{host}/{kind}{rule}.{matched}{end}"))
     }
 
-    /// The rank: the age of the VirtualService, then its place. The age goes first, since stream
-    /// routes of several hosts meet on a listener.
-    fn rank(&self, place: RulePosition) -> u64 {
+    /// The rank: the age of the claim of the VirtualService, or of the match where that came later,
+    /// then its place. The age goes first, since stream routes of several hosts meet on a listener.
+    fn rank(&self, place: RulePosition, late: Option<i64>) -> u64 {
         let part = |number: usize, bits: u32| (number as u64).min((1 << bits) - 1);
-        let created = self.tenant.service.meta.created.clamp(0, (1 << 34) - 1);
-        created.unsigned_abs() << 30
+        let since = self.tenant.claim.since();
+        let since = since.max(late.unwrap_or(since)).clamp(0, (1 << 34) - 1);
+        since.unsigned_abs() << 30
             | part(place.tenant, 8) << 22
             | part(place.rule, 11) << 11
             | part(place.matched, 11)

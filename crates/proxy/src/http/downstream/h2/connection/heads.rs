@@ -96,6 +96,7 @@ impl Connection {
         let decoded = self.decoder.decode(block, opening.section_mut());
         let size = opening.section().size();
         self.spend(size);
+        self.charge_head(size);
         decoded.map_err(|error| self.give_up(error))?;
         if is_known {
             if !self.take_trailers(id, is_end, opening.section())? {

@@ -167,6 +167,13 @@ impl Handle {
         }
     }
 
+    /// Whether the client, or its stream, is gone by now.
+    pub(crate) fn is_gone(&self) -> bool {
+        let streams = self.shared.0.borrow();
+        let slot = streams.slots.get(self.slot);
+        slot.is_none_or(|slot| slot.is_reset)
+    }
+
     /// Whether the client would take so many bytes of a body now.
     pub(crate) fn may_send(&self, count: usize) -> bool {
         let streams = self.shared.0.borrow();

@@ -1,0 +1,194 @@
+//! Providers that routes have asked whether requests may pass.
+
+use bytes::Bytes;
+use http::Response;
+use myriad_model::{
+    CheckProtocol, Cors, HttpCheck, Kind, NameMatch, PathReading, Policy, Provider, Route,
+};
+use prost::Message as _;
+use tokio::sync::mpsc;
+
+use super::checks::over_http;
+use super::endpoints::{Streams, put};
+use super::paths::SPELLINGS;
+use super::world::{Backend, World, header, route, with_policy};
+use crate::limits::{Limits, PathRule};
+use crate::policy::check::envoy;
+
+fn get(path: &str, fields: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n{fields}\r\n")
+}
+
+fn guarded(path: &str, provider: Provider, further: impl FnOnce(&mut Policy)) -> Route {
+    with_policy(route("a.example", path, "u"), |policy| {
+        policy.authorizer = Some(Box::new(provider));
+        further(policy);
+    })
+}
+
+/// Lets pass who has `x-let-in: yes`, by any name.
+async fn service() -> Backend {
+    Backend::answering(|told| match told.contains("x-let-in: yes") {
+        true => "HTTP/1.1 200 OK\r\nX-User: eve\r\nContent-Length: 0\r\n\r\n".into(),
+        false => "HTTP/1.1 401 No\r\nX-Why: no\r\nContent-Length: 2\r\n\r\nno".into(),
+    })
+    .await
+}
+
+async fn world() -> (World, Backend, Backend) {
+    let (backend, service) = (Backend::echo().await, service().await);
+    let mut world = World::limited(Limits {
+        paths: PathRule::Dialect,
+        ..Limits::default()
+    });
+    world.put_upstream("u", &[backend.address]);
+    world.put_upstream("check", &[service.address]);
+    (world, backend, service)
+}
+
+#[tokio::test]
+async fn a_provider_of_a_route_is_asked_of_its_requests_alone() {
+    let (mut world, backend, service) = world().await;
+    world.put_route("closed", guarded("/closed", over_http(), |_| {}));
+    world.put_route("open", route("a.example", "/", "u"));
+    let response = world.ask(&get("/", "")).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert_eq!(service.requests(), 0);
+    let response = world.ask(&get("/closed", "X-User: forged\r\n")).await;
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
+    assert_eq!(header(&response, "x-why"), Some("no"));
+    assert_eq!((backend.requests(), service.requests()), (1, 1));
+    let passed = get("/closed", "X-Let-In: yes\r\nX-User: forged\r\n");
+    let response = world.ask(&passed).await;
+    assert!(response.contains("\r\nx-user: eve\r\n"), "{response}");
+    assert!(!response.contains("forged"), "{response}");
+    let too_long = "POST /closed HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
+                    X-Let-In: yes\r\nContent-Length: 9\r\n\r\n123456789";
+    let response = world.ask(too_long).await;
+    assert!(response.starts_with("HTTP/1.1 413"), "{response}");
+    assert_eq!((backend.requests(), service.requests()), (2, 2));
+    // Nobody passes where nobody can be asked.
+    world.remove(Kind::Upstream, "check");
+    let response = world.ask(&passed).await;
+    assert!(response.starts_with("HTTP/1.1 403"), "{response}");
+    assert_eq!(backend.requests(), 2);
+}
+
+#[tokio::test]
+async fn all_fields_of_an_answer_reach_the_endpoint_where_any_may() {
+    let (mut world, _backend, _service) = world().await;
+    let any = HttpCheck {
+        request: [NameMatch::Exact("x-let-in".into())].into(),
+        upstream_on_allow: [NameMatch::Any].into(),
+        ..HttpCheck::default()
+    };
+    let provider = Provider {
+        protocol: CheckProtocol::Http(Box::new(any)),
+        body: None,
+        ..over_http()
+    };
+    world.put_route("closed", guarded("/", provider, |_| {}));
+    let response = world.ask(&get("/", "X-Let-In: yes\r\n")).await;
+    let (_, echoed) = response.split_once("\r\n\r\n").unwrap();
+    assert_eq!(header(echoed, "x-user"), Some("eve"), "{echoed}");
+    // What says how a message is sent is of each message alone.
+    assert_eq!(header(echoed, "content-length"), None, "{echoed}");
+}
+
+#[tokio::test]
+async fn preflights_are_answered_before_anybody_is_asked() {
+    let (mut world, backend, service) = world().await;
+    let closed = guarded("/", over_http(), |policy| {
+        policy.cors = Some(Box::new(Cors {
+            origins: ["https://own.example".into()].into(),
+            methods: "GET".into(),
+            ..Cors::default()
+        }));
+    });
+    world.put_route("closed", closed);
+    let preflight = "OPTIONS / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
+                     Origin: https://own.example\r\nAccess-Control-Request-Method: GET\r\n\r\n";
+    let response = world.ask(preflight).await;
+    assert!(response.starts_with("HTTP/1.1 204"), "{response}");
+    assert_eq!((backend.requests(), service.requests()), (0, 0));
+    // The page that asked sees why it was refused.
+    let origin = "Origin: https://own.example\r\n";
+    let response = world.ask(&get("/", origin)).await;
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
+    let allowed = header(&response, "access-control-allow-origin");
+    assert_eq!(allowed, Some("https://own.example"), "{response}");
+}
+
+/// Endpoints may read a path as one of a route that has somebody asked.
+#[tokio::test]
+async fn no_spelling_of_a_path_evades_the_provider_of_its_route() {
+    let (mut world, backend, service) = world().await;
+    let decoded = |policy: &mut Policy| policy.path_reading = PathReading::Decoded;
+    world.put_route("closed", guarded("/admin", over_http(), decoded));
+    let open = with_policy(route("a.example", "/", "u"), decoded);
+    world.put_route("open", open);
+    for path in SPELLINGS {
+        let before = service.requests();
+        let response = world.ask(&get(path, "")).await;
+        let status = &response[9..12];
+        let is_asked = service.requests() > before;
+        let is_refused = ["400", "403"].contains(&status);
+        assert!(
+            status == "401" && is_asked || is_refused,
+            "{path}: {response}"
+        );
+    }
+    assert_eq!(backend.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_provider_over_grpc_is_told_the_fields_that_it_is_to_be_told() {
+    let (sender, mut told) = mpsc::channel(8);
+    let check = Streams::serving(move |_, request, mut respond| {
+        let sender = sender.clone();
+        async move {
+            let mut body = request.into_body();
+            let mut bytes = Vec::new();
+            while let Some(data) = body.data().await {
+                bytes.extend_from_slice(&data.unwrap());
+            }
+            let asked = envoy::CheckRequest::decode(&bytes[5..]).unwrap();
+            let http = asked.attributes.unwrap().request.unwrap().http.unwrap();
+            let names: Vec<String> = http.headers.into_keys().collect();
+            sender.try_send(names).unwrap();
+            let answer = envoy::CheckResponse {
+                status: Some(envoy::RpcStatus { code: 0 }),
+                http_response: None,
+            };
+            let answer = answer.encode_to_vec();
+            let framed = [&[0][..], &(answer.len() as u32).to_be_bytes(), &answer].concat();
+            let mut send = respond.send_response(Response::new(()), false).unwrap();
+            send.send_data(Bytes::from(framed), false).unwrap();
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", "0".parse().unwrap());
+            send.send_trailers(trailers).unwrap();
+        }
+    })
+    .await;
+    let (mut world, _backend, _service) = world().await;
+    put(&mut world, "check", check.address);
+    let cases: [(&[&str], [bool; 2]); 2] = [(&[], [true, true]), (&["x-one"], [true, false])];
+    for (wanted, is_told) in cases {
+        let provider = Provider {
+            protocol: CheckProtocol::Grpc,
+            body: None,
+            told: wanted
+                .iter()
+                .map(|name| NameMatch::Exact((*name).into()))
+                .collect(),
+            ..over_http()
+        };
+        world.put_route("r", guarded("/", provider, |_| {}));
+        let response = world.ask(&get("/", "X-One: 1\r\nX-Two: 2\r\n")).await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+        let names = told.recv().await.unwrap();
+        let has = |name: &str| names.iter().any(|it| it == name);
+        assert_eq!([has("x-one"), has("x-two")], is_told, "{names:?}");
+        assert!(has(":path") && has(":method"), "{names:?}");
+    }
+}

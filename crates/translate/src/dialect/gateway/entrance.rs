@@ -1,0 +1,68 @@
+//! Gateways and ListenerSets: what they claim, and the hosts and ports where that has an effect.
+
+use myriad_api::ObjectKind;
+
+use super::entity::Entity;
+use super::ports::{self, Socket};
+use super::standing::{self, Mode};
+use super::{backend_tls, clients};
+use crate::engine::{Output, PortSpeech, Reader, Unit};
+
+/// Translates the claims of a Gateway or a ListenerSet, or of a BackendTLSPolicy.
+pub(crate) fn translate_listeners(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let Some(key) = unit.object_key() else {
+        return output;
+    };
+    if key.kind == ObjectKind::BackendTlsPolicy {
+        output.stakes = backend_tls::claims(reader, &key);
+        return output;
+    }
+    let Ok(standing) = standing::of(reader, &key) else {
+        return output;
+    };
+    output.entered.extend(standing.entered());
+    output.stakes = ports::stakes(reader, &standing);
+    if let Entity::Gateway(gateway) = &standing.entity {
+        output.stakes.extend(clients::stakes(reader, gateway));
+    }
+    if standing.is_served(reader) {
+        output.ports = ports::claims(reader, &standing);
+    }
+    output
+}
+
+/// Translates a Gateway or a ListenerSet: the hosts and ports of its listeners.
+pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let Some(key) = unit.object_key() else {
+        return output;
+    };
+    let Ok(standing) = standing::of(reader, &key) else {
+        return output;
+    };
+    output.entered.extend(standing.entered());
+    if standing.mode == Mode::Dedicated {
+        output.stakes = ports::use_of(reader, &standing);
+    }
+    if !standing.is_served(reader) {
+        return output;
+    }
+    output.is_concerned = true;
+    for at in 0..standing.entity.listeners().len() {
+        let Ok(place) = ports::find(reader, &standing, at) else {
+            continue;
+        };
+        let is_stream = matches!(place.speech, PortSpeech::Tcp | PortSpeech::Udp);
+        if let Socket::Port(port) = &place.socket {
+            output.needs.push(Unit::listener(port.clone()));
+            let stream = is_stream.then(|| Unit::stream_port(port.clone()));
+            output.needs.extend(stream);
+        }
+        if is_stream {
+            continue;
+        }
+        output.needs.push(Unit::host_of(place.host));
+    }
+    output
+}

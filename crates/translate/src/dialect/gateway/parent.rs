@@ -1,0 +1,216 @@
+//! Routes: their parents, what they claim there, and their status.
+
+use std::sync::Arc;
+
+use myriad_api::gateway::ParentReference;
+use myriad_api::gateway::status::{
+    ConditionStatus, ObjectCondition, ParentStatus, RouteStatus, State, Status,
+};
+use myriad_api::{BackendPort, Finding, Severity};
+use myriad_model::Host;
+
+use super::attach::{self, Attached, ParentAnswer, attach};
+use super::backend_tls;
+use super::entity::host_of;
+use super::judgement::Judgement;
+use super::route::RouteObject;
+use super::standing::Mode;
+use super::tenants::Mesh;
+use super::{callers, rules, streams};
+use crate::engine::{Output, Reader, Unit};
+use crate::resolve::losers::unclaimable;
+use crate::resolve::notes;
+use crate::resolve::upstream::PortFound;
+
+/// Translates a route: its claims and its status.
+pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let route = unit.object_key().and_then(|key| reader.route_itself(&key));
+    let Some(route) = route else {
+        return output;
+    };
+    let attachments = attach(reader, &route);
+    let mut of_answers = attachments.iter().map(|attachment| &attachment.answer);
+    let is_at_gateways = of_answers
+        .any(|answer| matches!(answer, ParentAnswer::Refused(..) | ParentAnswer::Taken(_)));
+    let judged = match is_at_gateways {
+        true => judge(reader, &route, None),
+        false => Judgement::default(),
+    };
+    let is_refused = judged.refused.is_some();
+    output.stakes = attach::stakes(reader, &route, &attachments, is_refused);
+    let leading = backend_tls::stakes(reader, &route, &attachments);
+    output.stakes.extend(leading);
+    let mut parents = Vec::new();
+    for (at, attachment) in attachments.iter().enumerate() {
+        let conditions = match &attachment.answer {
+            ParentAnswer::Foreign => continue,
+            ParentAnswer::Service(service) => {
+                let place = (at, &attachment.parent);
+                let found = of_service(reader, &route, place, service, &mut output);
+                let Some(conditions) = found else {
+                    continue;
+                };
+                conditions
+            }
+            ParentAnswer::Refused(reason, message) => {
+                output.findings.push(refused(&route, at, message));
+                conditions(&judged, Some((*reason, message)))
+            }
+            ParentAnswer::Taken(_) => conditions(&judged, None),
+        };
+        parents.push(ParentStatus {
+            parent: attachment.parent.clone(),
+            conditions: conditions.into(),
+        });
+    }
+    if parents.is_empty() {
+        return output;
+    }
+    let key = route.key();
+    output.findings.extend(notes(key, route.notes()));
+    output.findings.extend(judged.findings);
+    output.findings.extend(attach::hosts_of(&route).1);
+    output.statuses.push(Status {
+        object: key.clone(),
+        generation: route.generation(),
+        state: State::Route(RouteStatus {
+            parents: parents.into(),
+        }),
+    });
+    for attachment in &attachments {
+        if let ParentAnswer::Taken(taken) = &attachment.answer {
+            for attached in taken {
+                claim(reader, &route, attached, &mut output);
+            }
+        }
+    }
+    output
+}
+
+/// The faults of the rules of a route, for gateways or for a Service of the mesh.
+pub(crate) fn judge(
+    reader: &mut Reader<'_>,
+    route: &RouteObject,
+    mesh: Option<&Mesh>,
+) -> Judgement {
+    match route.is_of_requests() {
+        true => rules::judge(reader, route, mesh),
+        false => streams::judge(reader, route),
+    }
+}
+
+/// Adds the hosts that a route claims at a listener which names broader ones, where the proxies of
+/// the view are those of all Gateways.
+fn claim(reader: &mut Reader<'_>, route: &RouteObject, attached: &Attached, output: &mut Output) {
+    let standing = &attached.standing;
+    let Some(Ok(own)) = attached.listener().map(host_of) else {
+        return;
+    };
+    if standing.mode != Mode::Shared || !standing.is_served(reader) {
+        return;
+    }
+    output.is_concerned = true;
+    for host in attached.hosts.iter().filter(|host| **host != own) {
+        if *host == Host::any() {
+            continue;
+        }
+        if standing.may_claim(reader, host) {
+            output.needs.push(Unit::host_of(host.clone()));
+        } else {
+            let field = "spec.hostnames".to_owned();
+            let finding = unclaimable(route.key(), field, host, reader.settings());
+            output.findings.push(finding);
+        }
+    }
+}
+
+/// The conditions of a route at a parent, which may refuse it for a reason and a message.
+fn conditions(judged: &Judgement, refusal: Option<(&'static str, &str)>) -> Vec<ObjectCondition> {
+    let of_rules = judged.refused.as_ref();
+    let refusal = refusal.or_else(|| of_rules.map(|(reason, message)| (*reason, &**message)));
+    let accepted = match refusal {
+        Some((reason, message)) => {
+            ObjectCondition::fails(ObjectCondition::ACCEPTED, reason, message)
+        }
+        None => ObjectCondition::holds(ObjectCondition::ACCEPTED, "Accepted"),
+    };
+    let kind = ObjectCondition::RESOLVED_REFS;
+    let resolved = match &judged.unresolved {
+        Some((problem, message)) => {
+            ObjectCondition::fails(kind, problem.reason(), message.as_str())
+        }
+        None => ObjectCondition::holds(kind, "ResolvedRefs"),
+    };
+    let mut conditions = vec![accepted, resolved];
+    if refusal.is_none() && !judged.dropped.is_empty() {
+        conditions.push(ObjectCondition {
+            kind: ObjectCondition::PARTIALLY_INVALID,
+            status: ConditionStatus::True,
+            reason: "UnsupportedValue",
+            message: judged.dropped.join("; ").into(),
+        });
+    }
+    conditions
+}
+
+/// The conditions of a route at a Service; none where there are no sidecars, or where the route is
+/// of a kind that they do not have.
+fn of_service(
+    reader: &mut Reader<'_>,
+    route: &RouteObject,
+    (at, parent): (usize, &ParentReference),
+    service: &Arc<str>,
+    output: &mut Output,
+) -> Option<Vec<ObjectCondition>> {
+    if !reader.settings().sidecars || !route.is_of_requests() {
+        return None;
+    }
+    output
+        .stakes
+        .extend(callers::stakes(reader, route, service));
+    let refusal = match callers::beyond(reader, route, service) {
+        _ if !has_port(reader, service, parent) => {
+            let message = format!("there is no Service {service} with this port");
+            Some(("NoMatchingParent", message))
+        }
+        Some(message) => Some(("UnsupportedValue", message)),
+        None => None,
+    };
+    if let Some((reason, message)) = refusal {
+        output.findings.push(refused(route, at, &message));
+        return Some(conditions(&Judgement::default(), Some((reason, &*message))));
+    }
+    let mesh = Mesh {
+        service: service.clone(),
+    };
+    let judged = judge(reader, route, Some(&mesh));
+    let conditions = conditions(&judged, None);
+    output.findings.extend(judged.findings);
+    Some(conditions)
+}
+
+/// Whether a Service is there, with the port that a parent names.
+fn has_port(reader: &mut Reader<'_>, service: &str, parent: &ParentReference) -> bool {
+    let number = parent.port.map(BackendPort::Number);
+    let name = parent.section_name.clone().map(BackendPort::Name);
+    if number.is_none() && name.is_none() {
+        return reader.has_service(service);
+    }
+    let mut has_all = true;
+    for port in [number, name].into_iter().flatten() {
+        let found = reader.service_port(service, &port);
+        has_all &= matches!(found, PortFound::Listed(_));
+    }
+    has_all
+}
+
+fn refused(route: &RouteObject, at: usize, message: &str) -> Finding {
+    Finding::new(
+        Severity::Error,
+        route.key(),
+        format!("spec.parentRefs[{at}]"),
+        format!("has no effect: {message}"),
+        "name a parent that takes the route, or let the parent take it",
+    )
+}

@@ -1,0 +1,144 @@
+//! The rules of a route as proxies have them, and the destinations of ports.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use myriad_api::{ObjectKey, ObjectKind};
+use myriad_model::Host;
+
+use super::attach::{Attached, ParentAnswer, attach};
+use super::entity::terminates;
+use super::facts::GatewayFact;
+use super::parent::judge;
+use super::ports::{self, Socket};
+use super::route::RouteObject;
+use super::standing;
+use super::tenants::{RouteTenant, Section};
+use super::{rules, streams};
+use crate::engine::{Output, PortKey, PortSpeech, Reader, Unit, UnitKey};
+
+/// Translates the rules of a route: once for all parts of sockets of one Gateway where it has the
+/// same hosts.
+pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    let route = unit.object_key().and_then(|key| reader.route_itself(&key));
+    let Some(route) = route.filter(|route| !is_of_ports(route)) else {
+        return output;
+    };
+    let mut groups: BTreeMap<(ObjectKey, Vec<Host>), Vec<Section>> = BTreeMap::new();
+    for attachment in attach(reader, &route) {
+        let ParentAnswer::Taken(taken) = attachment.answer else {
+            continue;
+        };
+        for attached in taken {
+            output.entered.extend(attached.standing.entered());
+            let Some(section) = section(reader, &attached) else {
+                continue;
+            };
+            let gateway = attached.standing.gateway.meta.key.clone();
+            let sections = groups.entry((gateway, attached.hosts)).or_default();
+            if !sections.contains(&section) {
+                sections.push(section);
+            }
+        }
+    }
+    if groups.is_empty() || judge(reader, &route, None).refused.is_some() {
+        return output;
+    }
+    for ((gateway, hosts), mut sections) in groups {
+        sections.sort_by(|a, b| a.name.cmp(&b.name));
+        let Some(first) = sections.first() else {
+            continue;
+        };
+        let tenant = RouteTenant {
+            route: route.clone(),
+            hosts: hosts.into(),
+            label: first.name.as_str().to_owned(),
+            sections,
+            gateway: Some(gateway),
+            mesh: None,
+        };
+        match route.is_of_requests() {
+            true => rules::build(reader, &tenant, &mut output),
+            false => streams::build(reader, &tenant, &mut output),
+        }
+    }
+    output
+}
+
+/// Whether a route is for all that comes to a port.
+fn is_of_ports(route: &RouteObject) -> bool {
+    matches!(route, RouteObject::Tcp(_) | RouteObject::Udp(_))
+}
+
+/// The part of a socket by which a route is entered on the proxies of the view.
+fn section(reader: &Reader<'_>, attached: &Attached) -> Option<Section> {
+    let standing = &attached.standing;
+    let listener = attached.listener()?;
+    ports::alone(listener, standing.mode, reader.settings()).ok()?;
+    standing.is_served(reader).then(|| Section {
+        name: standing.entity.section(listener),
+        port: listener.port,
+        terminates: terminates(listener),
+    })
+}
+
+/// Translates the destination of all that comes to a port.
+pub(crate) fn translate_port(reader: &mut Reader<'_>, unit: &Unit) -> Output {
+    let mut output = Output::default();
+    if let UnitKey::Port(port) = unit.key() {
+        add_port(reader, port, &mut output);
+    }
+    output
+}
+
+fn add_port(reader: &mut Reader<'_>, port: &PortKey, output: &mut Output) -> Option<()> {
+    let owner = reader.port_owner(port)?.gateway;
+    if !matches!(owner.kind, ObjectKind::Gateway | ObjectKind::ListenerSet) {
+        return None;
+    }
+    reader.read(GatewayFact::Listeners(owner.kind, owner.id()));
+    let standing = standing::of(reader, &owner).ok()?;
+    if !standing.is_served(reader) {
+        return None;
+    }
+    for at in 0..standing.entity.listeners().len() {
+        let Ok(place) = ports::find(reader, &standing, at) else {
+            continue;
+        };
+        if place.socket != Socket::Port(port.clone()) {
+            continue;
+        }
+        let kind = match place.speech {
+            PortSpeech::Tcp => ObjectKind::TcpRoute,
+            PortSpeech::Udp => ObjectKind::UdpRoute,
+            PortSpeech::Http | PortSpeech::Tls => continue,
+        };
+        let listener = standing.entity.listeners().get(at)?;
+        let fact = GatewayFact::StreamSeat(owner.kind, owner.id(), &listener.name);
+        let seat = reader.hash(fact);
+        let holder = reader.seat(seat)?;
+        reader.read_object(kind, &holder.id);
+        let route = reader.route_itself(&ObjectKey::from_id(kind, holder.id))?;
+        if streams::judge(reader, &route).refused.is_some() {
+            return None;
+        }
+        let socket = place.socket.name();
+        let section = Section {
+            name: socket.clone(),
+            port: listener.port,
+            terminates: false,
+        };
+        let tenant = RouteTenant {
+            route,
+            hosts: Arc::default(),
+            sections: vec![section],
+            label: socket.as_str().to_owned(),
+            gateway: Some(standing.gateway.meta.key.clone()),
+            mesh: None,
+        };
+        streams::build_port(reader, &socket, &tenant, output);
+        return Some(());
+    }
+    None
+}

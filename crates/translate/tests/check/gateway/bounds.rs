@@ -1,0 +1,208 @@
+//! Bounds of what many listeners and routes make of one Gateway, host or Service.
+
+use std::collections::BTreeSet;
+
+use myriad_api::ObjectKind;
+use myriad_api::gateway::status::State;
+use myriad_model::Value;
+use myriad_translate::{CatchAll, Engine, Settings, View};
+
+use super::{HOLDS, apply, object_of, refusals, status, told};
+use crate::{render, world};
+
+/// The most ports of one Gateway.
+const PORTS_MAX: usize = 128;
+
+/// The most routes of a namespace for one Service.
+const ROUTES_MAX: usize = 64;
+
+const OWN: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: infra, name: own}
+data: {myriad-gateway-mode: dedicated}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: own}
+spec: {controllerName: myriad.dev/gateway-controller, parametersRef: {group: '', kind: ConfigMap, \
+namespace: infra, name: own}}
+";
+
+/// A ListenerSet with 60 listeners, from a port on.
+fn set(name: &str, year: u32, from: u16) -> String {
+    let listener = |port: u16| format!("  - {{name: p{port}, port: {port}, protocol: HTTP}}\n");
+    let listeners: String = (from..from + 60).map(listener).collect();
+    let spec = format!("  parentRef: {{name: edge, namespace: infra}}\n  listeners:\n{listeners}");
+    object_of("ListenerSet", ("shop", name), year, &spec)
+}
+
+/// The ports of the proxies of the Gateway.
+fn ports(engine: &Engine) -> Vec<u16> {
+    match status(engine, ObjectKind::Gateway, "infra", "edge").state {
+        State::Gateway(gateway) => {
+            let deployment = gateway.deployment.expect("proxies");
+            deployment.ports.iter().map(|port| port.number).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn refused(engine: &Engine, name: &str) -> Vec<(String, &'static str)> {
+    let status = status(engine, ObjectKind::ListenerSet, "shop", name);
+    refusals(&status, "Accepted")
+}
+
+#[test]
+fn a_gateway_has_so_many_ports_its_own_first_and_then_the_oldest() {
+    let mut settings = Settings {
+        views: vec![View::dedicated("infra", "edge")],
+        ..Settings::default()
+    };
+    settings.gateway_ports.except.insert(9_901);
+    let mut engine = world::engine(settings);
+    apply(&mut engine, OWN);
+    for (name, year, from) in [("c", 2023, 1_000), ("b", 2022, 2_000), ("a", 2021, 3_000)] {
+        apply(&mut engine, &set(name, year, from));
+    }
+    let spec = "  gatewayClassName: own\n  allowedListeners: {namespaces: {from: All}}\n  \
+                listeners: [{name: own, port: 4000, protocol: HTTP}, {name: admin, port: 9901, \
+                protocol: HTTP}]\n";
+    apply(
+        &mut engine,
+        &object_of("Gateway", ("infra", "edge"), 2025, spec),
+    );
+    let found = ports(&engine);
+    assert_eq!(found.len(), PORTS_MAX);
+    assert!(found.contains(&4_000) && !found.contains(&9_901));
+    assert!(found.contains(&3_059) && found.contains(&2_059));
+    let gateway = status(&engine, ObjectKind::Gateway, "infra", "edge");
+    let unavailable = [("admin".to_owned(), "PortUnavailable")];
+    assert_eq!(refusals(&gateway, "Accepted"), unavailable);
+    assert_eq!(
+        (refused(&engine, "a"), refused(&engine, "b")),
+        (vec![], vec![])
+    );
+    let beyond = refused(&engine, "c");
+    assert_eq!(beyond.len(), 1 + 180 - PORTS_MAX);
+    assert!(
+        beyond
+            .iter()
+            .all(|(_, reason)| *reason == "PortUnavailable")
+    );
+    // A port that others have as well is one, and what goes makes room.
+    apply(&mut engine, &set("d", 2024, 3_000));
+    assert_eq!(refused(&engine, "d").len(), 60);
+    apply(&mut engine, "remove ListenerSet shop/b");
+    assert_eq!(refused(&engine, "c"), HOLDS);
+    assert_eq!(ports(&engine).len(), 121);
+}
+
+#[test]
+fn of_very_many_gateways_for_any_host_one_that_may_answer_is_seen() {
+    let mut engine = world::engine(Settings {
+        catch_all_namespaces: CatchAll::Only(["infra".to_owned()].into()),
+        ..Settings::default()
+    });
+    let gateway = |namespace: &str, name: &str, year: u32| {
+        let spec =
+            "  gatewayClassName: myriad\n  listeners: [{name: it, port: 80, protocol: HTTP}]\n";
+        object_of("Gateway", (namespace, name), year, spec)
+    };
+    let all: Vec<String> = (0..300)
+        .map(|number| gateway("crowd", &format!("g{number:03}"), 2021))
+        .chain([gateway("infra", "edge", 2026)])
+        .collect();
+    apply(&mut engine, &all.join("---\n"));
+    let mut sections =
+        engine
+            .snapshot()
+            .iter()
+            .filter_map(|sealed| match &sealed.resource()?.value {
+                Value::Domain(domain) => domain.section.as_ref().map(ToString::to_string),
+                _ => None,
+            });
+    let section = "gateway/infra/edge/it";
+    assert_eq!(sections.next().as_deref(), Some(section));
+    let all: Vec<String> = engine.findings().map(ToString::to_string).collect();
+    let is_told = all
+        .iter()
+        .any(|it| it.contains("the oldest of 45 objects beyond the 256"));
+    assert!(
+        is_told,
+        "{} findings, first {:?}, last {:?}",
+        all.len(),
+        all.first(),
+        all.last()
+    );
+}
+
+/// A route of a number for a Service of `shop`, with a path.
+fn route(namespace: &str, number: usize, service: &str, path: &str) -> String {
+    let spec = format!(
+        "  parentRefs: [{{group: '', kind: Service, name: {service}, namespace: shop}}]\n  rules: \
+         [{{matches: [{{path: {{value: {path}}}}}], backendRefs: [{{name: web, port: 80}}]}}]\n"
+    );
+    let year = 2021 + u32::try_from(number % 2).expect("a year");
+    object_of(
+        "HTTPRoute",
+        (namespace, &format!("r{number:03}")),
+        year,
+        &spec,
+    )
+}
+
+fn mesh() -> Engine {
+    let mut engine = world::engine(Settings {
+        sidecars: true,
+        views: vec![world::view("beside shop x=1 sidecar")],
+        ..Settings::default()
+    });
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: web}\nspec: \
+                   {ports: [{name: http, port: 80}]}\n";
+    apply(&mut engine, service);
+    engine
+}
+
+/// How many routes a sidecar of the Service's namespace has.
+fn rules(engine: &Engine) -> usize {
+    let snapshot = engine.snapshot_of("beside").expect("a view");
+    let lines = render::lines(&snapshot);
+    let names = lines.iter().filter_map(|line| {
+        let (_, rest) = line.split_once("http/shop/")?;
+        rest.get(..4)
+    });
+    names.collect::<BTreeSet<&str>>().len()
+}
+
+#[test]
+fn the_routes_of_a_namespace_for_a_service_are_bounded() {
+    let mut engine = mesh();
+    let written = |number: usize| route("shop", number, "web", &format!("/{number}"));
+    let all: Vec<String> = (0..ROUTES_MAX + 6).map(written).collect();
+    apply(&mut engine, &all.join("---\n"));
+    assert_eq!(rules(&engine), ROUTES_MAX);
+    let beyond = (0..ROUTES_MAX + 6).filter(|number| {
+        let name = format!("r{number:03}");
+        let status = status(&engine, ObjectKind::HttpRoute, "shop", &name);
+        refusals(&status, "Accepted") == [("0".to_owned(), "UnsupportedValue")]
+    });
+    // Those of the later year, and of them the last by name.
+    let beyond: Vec<usize> = beyond.collect();
+    assert_eq!(beyond, [59, 61, 63, 65, 67, 69]);
+    assert_eq!(told(&engine, "and no more have an effect"), 6);
+    apply(&mut engine, "remove HTTPRoute shop/r000");
+    assert_eq!(rules(&engine), ROUTES_MAX);
+    assert_eq!(told(&engine, "and no more have an effect"), 5);
+}
+
+#[test]
+fn a_route_of_strangers_for_a_service_costs_its_callers_nothing() {
+    let work = |service: &str| {
+        let mut engine = mesh();
+        apply(&mut engine, &route("evil", 0, service, "/"));
+        let edited = world::changes(&route("evil", 0, service, "/more"));
+        engine.apply(edited, world::NOW).work.units_translated
+    };
+    assert_eq!(work("web"), work("gone"));
+}
