@@ -179,7 +179,7 @@ message! {
     #[derive(Eq)]
     pub struct MirrorFraction {
         numerator: u32 as Number<0, 2_147_483_647> = "numerator" required,
-        /// None for 100.
+        /// The whole of which the numerator is a part; 100 where it is absent.
         denominator: Option<u32> as Option<Positive> = "denominator",
     }
 }
@@ -238,7 +238,7 @@ message! {
         hostname: Option<Box<str>> as Option<Hostname> = "hostname",
         path: Option<PathModifier> = "path",
         port: Option<u16> as Option<PortNumber> = "port",
-        /// None for 302.
+        /// The status of the redirect; 302 where it is absent.
         status_code: Option<u16> = "statusCode",
     }
 }
@@ -293,7 +293,7 @@ message! {
         grpc: Option<GrpcAuth> = "grpc",
         /// Only with the protocol `HTTP`.
         http: Option<HttpAuth> = "http",
-        /// None where no part of a body is sent.
+        /// The part of the body that is sent; none of it where it is absent.
         forward_body: Option<ForwardBody> = "forwardBody",
     }
     one_of [grpc = "grpc", http = "http"]

@@ -25,7 +25,7 @@ message! {
         group: Box<str> as GroupName = "group" required,
         kind: Box<str> as ShortName = "kind" required,
         name: Box<str> as Name = "name" required,
-        /// None for an object that has none.
+        /// The namespace; absent for an object that has none.
         namespace: Option<Box<str>> as Option<ShortName> = "namespace",
     }
 }

@@ -18,7 +18,7 @@ message! {
     #[derive(Eq)]
     pub struct GrpcRouteSpec {
         parents: Box<[ParentReference]> as List<ParentReference, PARENTS_MAX> = "parentRefs",
-        /// None means every host of the listener.
+        /// The hosts of the route; all of the listener where there are none.
         hostnames: Box<[Box<str>]> as List<Hostname, HOSTNAMES_MAX> = "hostnames",
         rules: Box<[GrpcRouteRule]> as List<GrpcRouteRule, RULES_MAX> = "rules",
         /// `All` to be taken by Gateways that take such routes, or `None`; empty for that.
@@ -44,7 +44,7 @@ message! {
     /// Conditions of which all must hold.
     #[derive(Eq)]
     pub struct GrpcRouteMatch {
-        /// None means every method.
+        /// The method of a call; every method where it is absent.
         method: Option<GrpcMethodMatch> = "method",
         headers: Box<[HeaderMatch]> as List<HeaderMatch, 16> = "headers",
     }
@@ -55,9 +55,9 @@ message! {
     #[derive(Eq)]
     pub struct GrpcMethodMatch {
         kind: Choice<ValueMatchKind> = "type",
-        /// None or empty means every service.
+        /// The name of the service; every service where it is absent or empty.
         service: Option<Box<str>> as Option<Text<1_024>> = "service",
-        /// None or empty means every method.
+        /// The name of the method; every method where it is absent or empty.
         method: Option<Box<str>> as Option<Text<1_024>> = "method",
     }
 }

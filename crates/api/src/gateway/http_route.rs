@@ -47,7 +47,7 @@ message! {
     #[derive(Eq)]
     pub struct HttpRouteSpec {
         parents: Box<[ParentReference]> as List<ParentReference, PARENTS_MAX> = "parentRefs",
-        /// None means every host of the listener.
+        /// The hosts of the route; all of the listener where there are none.
         hostnames: Box<[Box<str>]> as List<Hostname, HOSTNAMES_MAX> = "hostnames",
         /// At least one: without any, there is one that takes all and leads nowhere.
         rules: Box<[HttpRouteRule]> as List<HttpRouteRule, RULES_MAX> = "rules",
@@ -75,7 +75,7 @@ message! {
     /// Conditions of which all must hold.
     #[derive(Eq)]
     pub struct HttpRouteMatch {
-        /// None for every path.
+        /// The path; every path where it is absent.
         path: Option<PathMatch> = "path",
         headers: Box<[HeaderMatch]> as List<HeaderMatch, 16> = "headers",
         query_params: Box<[QueryParamMatch]> as List<QueryParamMatch, 16> = "queryParams",
@@ -97,7 +97,7 @@ message! {
     #[derive(Eq)]
     pub struct PathMatch {
         kind: Choice<PathMatchKind> = "type",
-        /// None for `/`.
+        /// The text of the path; `/` where it is absent.
         value: Option<Box<str>> as Option<Text<1_024>> = "value",
     }
 }
@@ -249,7 +249,7 @@ message! {
     pub struct SessionPersistence {
         /// The name of the cookie or of the header field.
         session_name: Option<Box<str>> as Option<Text<128>> = "sessionName",
-        /// None for as long as the session lasts.
+        /// The longest life of a session; without a bound where it is absent.
         absolute_timeout: Option<Duration> as Option<Span> = "absoluteTimeout",
         kind: Choice<SessionKind> = "type",
         cookie_config: Option<SessionCookie> = "cookieConfig",

@@ -73,7 +73,7 @@ message! {
     /// How clients are verified.
     #[derive(Eq)]
     pub struct FrontendTls {
-        /// None where clients need no certificate.
+        /// How clients are verified; they need no certificate where it is absent.
         default: Option<FrontendValidation> as RawFrontendConfig = "default" required,
         /// Instead of the default, for listeners with this port.
         per_port: Box<[PerPort]> as List<PerPort, 64> = "perPort",
@@ -85,7 +85,7 @@ message! {
     #[derive(Eq)]
     pub struct PerPort {
         port: u16 as PortNumber = "port" required,
-        /// None where clients need no certificate.
+        /// How clients are verified; they need no certificate where it is absent.
         validation: Option<FrontendValidation> as RawFrontendConfig = "tls" required,
     }
 }

@@ -34,7 +34,7 @@ message! {
     #[derive(Eq)]
     pub struct Listener {
         name: Box<str> as Name = "name" required,
-        /// None for every host.
+        /// The host of the listener; every host where it is absent.
         hostname: Option<Box<str>> as Option<Hostname> = "hostname",
         port: u16 as PortNumber = "port" required,
         /// HTTP, HTTPS, TLS, TCP, UDP, or a domain and a path for a protocol of its owner.
@@ -60,7 +60,7 @@ message! {
     /// The routes that a listener takes.
     #[derive(Eq)]
     pub struct AllowedRoutes {
-        /// None for the listener's own namespace.
+        /// The namespaces of routes; the listener's own where it is absent.
         namespaces: Option<RouteNamespaces> = "namespaces",
         /// Empty for those that the protocol allows.
         kinds: Box<[RouteGroupKind]> as List<RouteGroupKind, 8> = "kinds",
@@ -71,7 +71,7 @@ message! {
     /// A kind of routes.
     #[derive(Eq)]
     pub struct RouteGroupKind {
-        /// None for that of Gateway API.
+        /// The API group; that of Gateway API where it is absent.
         group: Option<Box<str>> as Option<GroupName> = "group",
         kind: Box<str> as ShortName = "kind" required,
     }

@@ -11,9 +11,9 @@ message! {
     /// A Gateway, a ListenerSet or a Service that a route is for, or a part of one.
     #[derive(Eq, PartialOrd, Ord, Hash)]
     pub struct ParentReference {
-        /// None for that of Gateway API.
+        /// The API group; that of Gateway API where it is absent.
         group: Option<Box<str>> as Option<GroupName> = "group",
-        /// None for Gateway.
+        /// The kind; Gateway where it is absent.
         kind: Option<Box<str>> as Option<ShortName> = "kind",
         namespace: Option<Box<str>> as Option<ShortName> = "namespace",
         name: Box<str> as Name = "name" required,
@@ -40,9 +40,9 @@ message! {
     /// The Gateway that a ListenerSet is for.
     #[derive(Eq)]
     pub struct ParentGateway {
-        /// None for that of Gateway API.
+        /// The API group; that of Gateway API where it is absent.
         group: Option<Box<str>> as Option<GroupName> = "group",
-        /// None for Gateway.
+        /// The kind; Gateway where it is absent.
         kind: Option<Box<str>> as Option<ShortName> = "kind",
         namespace: Option<Box<str>> as Option<ShortName> = "namespace",
         name: Box<str> as Name = "name" required,
@@ -65,14 +65,14 @@ message! {
     /// A backend, with its share where it has one: those of copies and of questions have none.
     #[derive(Eq, PartialOrd, Ord, Hash)]
     pub struct BackendRef {
-        /// None for the core group.
+        /// The API group; the core group where it is absent.
         group: Option<Box<str>> as Option<GroupName> = "group",
-        /// None for Service.
+        /// The kind; Service where it is absent.
         kind: Option<Box<str>> as Option<ShortName> = "kind",
         namespace: Option<Box<str>> as Option<ShortName> = "namespace",
         name: Box<str> as Name = "name" required,
         port: Option<u16> as Option<PortNumber> = "port",
-        /// None for 1.
+        /// The share of the backend; 1 where it is absent.
         weight: Option<u32> as Option<Weight> = "weight",
     }
 }
@@ -98,9 +98,9 @@ message! {
     /// A Secret, a ConfigMap or another object.
     #[derive(Eq, PartialOrd, Ord, Hash)]
     pub struct ObjectReference {
-        /// None for the core group.
+        /// The API group; the core group where it is absent.
         group: Option<Box<str>> as Option<GroupName> = "group",
-        /// None for Secret.
+        /// The kind; Secret where it is absent.
         kind: Option<Box<str>> as Option<ShortName> = "kind",
         namespace: Option<Box<str>> as Option<ShortName> = "namespace",
         name: Box<str> as Name = "name" required,

@@ -30,7 +30,7 @@ message! {
     pub struct GrantTo {
         group: Box<str> as GroupName = "group" required,
         kind: Box<str> as ShortName = "kind" required,
-        /// None for all.
+        /// The name of the object; all of the kind where it is absent.
         name: Option<Box<str>> as Option<Name> = "name",
     }
 }

@@ -66,9 +66,9 @@ pub(super) struct Described {
     pub stated: StatedStatuses,
     pub live: Live,
     pub peers: Peers,
-    /// None where no Service of theirs is published.
+    /// The addresses of the shared proxies; absent where no Service of theirs is published.
     pub shared: Option<SharedAddresses>,
-    /// None where no proxies are made for single Gateways.
+    /// The proxies of single Gateways; absent where none are made.
     pub installed: Option<Installations>,
 }
 
