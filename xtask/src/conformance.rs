@@ -187,6 +187,14 @@ fn hash_of_commit(root: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Removes the routes that a run of one test has left in a cluster that is kept: they are in the way
+/// of all other tests.
+fn clear_routes(cluster: &Cluster) -> Result<()> {
+    let kinds = "httproutes,grpcroutes,tlsroutes,tcproutes,udproutes";
+    cluster.kubectl(&["delete", kinds, "--all", "--all-namespaces"], "")?;
+    Ok(())
+}
+
 /// A run of chosen tests.
 struct Run<'a> {
     root: &'a Path,
@@ -205,7 +213,8 @@ impl Run<'_> {
         timed("release", || {
             self.load_ours(cluster, binary, &tag)?;
             self.define(cluster)?;
-            self.install(cluster, &tag)
+            self.install(cluster, &tag)?;
+            clear_routes(cluster)
         })?;
         let result = timed("suite", || self.test(cluster, suite));
         let kept = evidence::keep(cluster, self.folder);

@@ -489,7 +489,7 @@ impl Engine {
         let gone = gone.filter(|name| self.views.find(name).is_none());
         Outcome {
             delta: run.delta,
-            others: self.name_deltas(run.others),
+            others: self.name_deltas(run.others, &run.came),
             gone: gone.collect(),
             findings: self.ledger.settle(),
             wishes: self.wishes.settle(),

@@ -131,12 +131,16 @@ impl<'a> Edit<'a> {
     }
 
     fn change_domain(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {
-        let is_of_section = |sealed: Option<&SealedArc>| {
+        let counts = |sealed: Option<&SealedArc>| {
             let domain = sealed.and_then(|sealed| sealed.domain());
-            domain.is_some_and(|domain| domain.section.is_some())
+            let domain = domain.filter(|domain| domain.section.is_some());
+            let is_handed_on = domain.is_some_and(|domain| domain.certificate.is_none());
+            (usize::from(domain.is_some()), usize::from(is_handed_on))
         };
-        self.tables.sections += usize::from(is_of_section(new));
-        self.tables.sections -= usize::from(is_of_section(old)).min(self.tables.sections);
+        let ((came, came_on), (went, went_on)) = (counts(new), counts(old));
+        let tables = &mut *self.tables;
+        tables.sections = (tables.sections + came).saturating_sub(went);
+        tables.handed_on = (tables.handed_on + came_on).saturating_sub(went_on);
         let old_host = old.and_then(|sealed| sealed.domain()).map(|old| &old.host);
         let new_host = new.and_then(|sealed| sealed.domain()).map(|new| &new.host);
         if let (Some(host), Some(old)) = (old_host, old)

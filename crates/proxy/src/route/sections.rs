@@ -16,6 +16,12 @@ impl Tables {
         self.sections > 0
     }
 
+    /// Whether any section hands handshakes on. A client that asks for a name which nobody has may
+    /// have meant such a one, and is told nothing by TLS then: its connection is closed.
+    pub fn hands_handshakes_on(&self) -> bool {
+        self.handed_on > 0
+    }
+
     /// The name among the listeners of routes for a lower-case host, and those routes: the most
     /// specific pattern that has any there.
     ///

@@ -162,7 +162,7 @@ impl Handshakes {
     /// once the name is known.
     ///
     /// # Errors
-    /// Why it failed; the client has been told.
+    /// Why it failed; the client has been told, or its connection is closed.
     pub async fn accept<G: std::ops::Deref<Target = Arc<Tables>>>(
         &self,
         (mut tcp, received): (TcpStream, Buffer),
@@ -200,7 +200,7 @@ impl Handshakes {
         if let Some(entry) = tables.stream_route(arrival, sni) {
             let entry = entry.clone();
             drop(tables);
-            return pass(tcp, hello, entry).await;
+            return pass(tcp, hello, entry);
         }
         let ended = Arrival {
             is_terminated: true,
@@ -212,11 +212,15 @@ impl Handshakes {
             let found = (choice.as_ref(), stream_route.is_some());
             !hello.is_challenge && self.is_missing(&tables, arrival.listener, name, found)
         });
+        let is_handed_on = tables.hands_handshakes_on();
         drop(tables);
         if let Some(name) = missing
             && Box::pin(self.await_certificate(&tcp, name, &hello.received, gate)).await?
         {
             choice = self.choose(&load(), arrival.listener, sni, counts);
+        }
+        if choice.is_none() && is_handed_on {
+            return Err(HandshakeError::UnknownName);
         }
         if let (Some(choice), Some(stream_route)) = (&mut choice, &stream_route) {
             // A stream belongs to who routes it, whoever has the certificate.
@@ -375,14 +379,14 @@ impl Handshakes {
     }
 }
 
-/// Hands a handshake on as it came.
-async fn pass(
-    mut tcp: TcpStream,
+/// Hands a handshake on as it came. Where nobody is to have it, its connection is closed: TLS is
+/// not spoken for an endpoint.
+fn pass(
+    tcp: TcpStream,
     hello: Hello,
     entry: Arc<StreamRouteEntry>,
 ) -> Result<Accepted, HandshakeError> {
     if !entry.leads_somewhere() {
-        hello::refuse_name(&mut tcp).await;
         return Err(HandshakeError::UnknownName);
     }
     Ok(Accepted::Passed(Box::new(Passed {

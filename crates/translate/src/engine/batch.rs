@@ -22,6 +22,8 @@ pub(super) struct Run {
     pub delta: Delta,
     /// The same for the others.
     pub others: BTreeMap<Slot, Delta>,
+    /// New views, of which others are told even where nothing is seen in them.
+    pub came: BTreeSet<Slot>,
     /// The names of views that went.
     pub gone: BTreeSet<Arc<str>>,
     /// How many units were woken by objects of other namespaces.

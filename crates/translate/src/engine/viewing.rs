@@ -1,6 +1,6 @@
 //! Views that come, change and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use myriad_api::Object;
@@ -31,6 +31,9 @@ impl Engine {
         let is_new = known.is_none();
         if slot != MAIN_SLOT && self.units.note_views() {
             self.ask_wildcards();
+        }
+        if is_new {
+            self.run.came.insert(slot);
         }
         let role = view.role;
         if is_new && role == Role::Sidecar {
@@ -78,6 +81,7 @@ impl Engine {
             return false;
         };
         self.run.others.remove(&slot);
+        self.run.came.remove(&slot);
         self.run.gone.insert(former.name);
         true
     }
@@ -255,8 +259,16 @@ impl Engine {
     }
 
     /// The deltas of the views that are still there, by their names.
-    pub(super) fn name_deltas(&self, deltas: BTreeMap<Slot, Delta>) -> Vec<(Arc<str>, Delta)> {
-        let deltas = deltas.into_iter().filter(|(_, delta)| !delta.is_empty());
+    pub(super) fn name_deltas(
+        &self,
+        mut deltas: BTreeMap<Slot, Delta>,
+        came: &BTreeSet<Slot>,
+    ) -> Vec<(Arc<str>, Delta)> {
+        deltas.retain(|slot, delta| !delta.is_empty() || came.contains(slot));
+        for slot in came.iter().filter(|slot| **slot != MAIN_SLOT) {
+            deltas.entry(*slot).or_default();
+        }
+        let deltas = deltas.into_iter();
         deltas
             .filter_map(|(slot, delta)| Some((self.views.get(slot)?.view.name.clone(), delta)))
             .collect()

@@ -418,3 +418,15 @@ fn a_workload_that_comes_later_records_what_the_mesh_says() {
     let mut all = snapshot.iter();
     assert!(all.any(|sealed| sealed.key().kind == Kind::Telemetry));
 }
+
+#[test]
+fn a_new_view_is_told_of_even_where_nothing_is_seen_in_it() {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(Vec::new(), world::NOW);
+    engine.put_view(View::dedicated("infra", "edge")).unwrap();
+    let outcome = engine.apply(Vec::new(), world::NOW);
+    let told: Vec<_> = outcome.others.iter().map(|(view, _)| &**view).collect();
+    assert_eq!(told, ["gateway/infra/edge"]);
+    assert!(outcome.others.iter().all(|(_, delta)| delta.is_empty()));
+    assert!(engine.apply(Vec::new(), world::NOW).others.is_empty());
+}
