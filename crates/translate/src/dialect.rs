@@ -18,7 +18,7 @@ use crate::engine::{
     Output, PortFact, Reader, Rules, Scene, ScopeFact, SeatFact, States, TallyFact, Touched,
     Translate, Unit, UnitKind,
 };
-use crate::resolve::{self, SharedFact, losers, suffix_of, units, upstream};
+use crate::resolve::{self, SharedFact, authorities, losers, suffix_of, units, upstream};
 use crate::settings::{Bounds, Holding, Settings};
 use crate::store::{Fact, FactHasher, WHOLE};
 use gateway::facts::GatewayFact;
@@ -102,6 +102,10 @@ static RULES: Rules = Rules {
     suffix_of,
     host: |host| Unit::host_of(host.clone()),
     told: |unit| {
+        if unit.is(&units::TRUST) {
+            let place = unit.name().and_then(|name| authorities::place(name));
+            return place.map(|(namespace, _)| namespace.into());
+        }
         let loss = losers::Loss::of(unit).filter(|_| unit.is(&losers::LOSER));
         loss.map(|loss| loss.loser.namespace().into())
     },
@@ -122,6 +126,9 @@ static RULES: Rules = Rules {
         copying: &units::UPSTREAM,
         copies: upstream::weigh,
         slots: upstream::weigh_slots,
+        joining: &units::TRUST,
+        joined: authorities::weigh,
+        joined_place: authorities::place,
         hosts: istio::weight::hosts,
         place: upstream::namespace,
     },

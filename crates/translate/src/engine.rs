@@ -271,6 +271,7 @@ impl Engine {
         let copies = Copies::new(settings.bounds.copies(), rules.bounds.place);
         let slots = settings.bounds.get(Holding::HashSlots);
         let slots = Copies::new(slots, rules.bounds.place);
+        let joined = Copies::new(None, rules.bounds.joined_place);
         let mut engine = Engine {
             rules,
             shared,
@@ -290,7 +291,7 @@ impl Engine {
             partings: Partings::default(),
             meanings: HashMap::new(),
             owning_none: HashSet::new(),
-            allowances: Allowances::new(copies, slots),
+            allowances: Allowances::new(copies, slots, joined),
             tally: Tally::default(),
             naming: Naming::default(),
             choosing: Choosing::default(),

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use edge::{Edge, PathNormalization};
+pub use telemetry::log_format;
 
 use crate::settings::{MeshProvider, MeshTelemetry, ProviderForm, TelemetryProvider};
 

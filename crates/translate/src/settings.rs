@@ -16,7 +16,8 @@ use myriad_model::{Host, TlsSettings, Underscores};
 
 pub use bounds::{Bounds, Holding};
 pub(crate) use bounds::{
-    NAMES_MAX, REDUCED_POINTS, ROW_TEXT_BYTES, SELECTOR_LABELS_MAX, first_names, text_rows,
+    CERTIFICATE_BYTES, NAMES_MAX, REDUCED_POINTS, ROW_TEXT_BYTES, SELECTOR_LABELS_MAX, first_names,
+    text_rows,
 };
 pub use hsts::Hsts;
 pub use mesh::{MeshProvider, MeshTelemetry, ProviderForm, SpanService, TelemetryProvider};
@@ -71,6 +72,9 @@ pub struct Settings {
     /// The namespaces whose rules without host and default backends take effect for unmatched
     /// hosts.
     pub catch_all_namespaces: CatchAll,
+    /// The namespaces whose default Gateways take routes of all namespaces that name no parent,
+    /// beside those of the route's own.
+    pub default_gateway_namespaces: BTreeSet<String>,
     /// Annotations that are left without effect and without finding: whole keys, or the part
     /// behind the prefix.
     pub ignore_annotations: BTreeSet<String>,
@@ -152,6 +156,15 @@ impl Settings {
     /// The bounds of what a namespace may make proxies hold.
     pub fn bounds_of(&self, namespace: &str) -> Bounds {
         self.tenants.bounds_of(namespace, self.bounds)
+    }
+
+    /// The setting by which a namespace may hold more than this bound, as remedies say it.
+    pub(crate) fn raise(&self, namespace: &str, holding: Holding, bound: u64) -> String {
+        let name = holding.name();
+        match self.tenants.has_quota(namespace, holding) {
+            true => format!("{name}: {bound} of namespace {namespace} in --tenants"),
+            false => format!("--bound {name}={bound}"),
+        }
     }
 
     /// Whether objects of a namespace may claim a host. The namespace of the gateway's workload is
@@ -320,6 +333,7 @@ impl Default for Settings {
             gateway_credentials: GatewayCredentials::Any,
             wildcard_sharing: BTreeSet::new(),
             catch_all_namespaces: CatchAll::All,
+            default_gateway_namespaces: BTreeSet::new(),
             ignore_annotations: BTreeSet::new(),
             nginx_config_map: None,
             hsts: None,

@@ -15,7 +15,7 @@ use crate::istio::{Labels, SpecProblem};
 pub const LISTENERS_MAX: usize = 64;
 
 /// The most labels or conditions of a selector, which has no bound in the definitions.
-pub const SELECTOR_MAX: usize = 64;
+pub const SELECTOR_MAX: usize = 16;
 
 /// The most values of a condition of a selector.
 pub const SELECTOR_VALUES_MAX: usize = 256;

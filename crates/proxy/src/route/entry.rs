@@ -203,7 +203,7 @@ impl RouteEntry {
         })
     }
 
-    fn listeners(&self) -> Option<&[Name]> {
+    pub(super) fn listeners(&self) -> Option<&[Name]> {
         Some(match self.part()? {
             Part::Whole(route) => &route.listeners,
             Part::Row(rows, row) => &rows.settings().get(usize::from(row.setting))?.listeners,

@@ -1,5 +1,6 @@
 //! The routes of one host, compiled when that host changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_model::{Host, Name, PathReading, PathView, RouteView, ValueMatch};
@@ -9,7 +10,8 @@ use super::claims::VerifiedClaims;
 use super::condition::{Given, hold};
 use super::entry::{BlockArc, RouteEntry, in_precedence};
 use super::index::{Index, elements};
-use super::leaf::{Hosted, Keyed, has_listener, place};
+use super::leaf::{Hosted, Keyed, place};
+use super::parting::Parting;
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
 use crate::pattern::{self, Budget, Candidates, tell_spent};
@@ -17,7 +19,11 @@ use crate::pattern::{self, Budget, Candidates, tell_spent};
 /// Up to here routes are tried one by one, which is faster and smaller than an index.
 const LINEAR_MAX: usize = 8;
 
-/// The steps that looking at one hint costs: so much, and one more for so many bytes.
+/// The most listeners of a host whose routes are asked one by one whether they are on one.
+const LISTENERS_MAX: usize = 16;
+
+/// The steps that looking at one hint costs, or into one more part of the routes: so much, and one
+/// more for so many bytes.
 const HINT_STEPS: usize = 4;
 const HINT_BYTES: usize = 16;
 
@@ -29,11 +35,29 @@ pub struct HostEntry {
     routes: Box<[RouteEntry]>,
     /// All listeners that some route is on, sorted.
     listeners: Arc<[Name]>,
+    /// The routes by the listeners that they are on; none where they are few, and all are tried.
+    parting: Option<Box<Parting<Part>>>,
+}
+
+/// The routes of a host that are on the same listeners. Routes on others are of no concern to who
+/// looks for one here: they may be a stranger's.
+struct Part {
+    /// The numbers of the routes among all of the host, in the order of precedence.
+    numbers: Box<[u32]>,
     /// The readings of paths that some route compares.
     readings: SmallVec<[PathReading; 3]>,
     /// Whether some route restricts who may ask.
     is_restricted: bool,
-    indexed: Option<Box<Indexed>>,
+    /// The index, where there are many.
+    indexed: Option<Indexed>,
+}
+
+/// The routes of a part.
+#[derive(Clone, Copy)]
+struct PartRoutes<'t> {
+    /// The routes of the host.
+    all: &'t [RouteEntry],
+    numbers: &'t [u32],
 }
 
 /// The request that a route is looked for.
@@ -49,6 +73,7 @@ struct Asked<'a, 'h> {
     budget: &'a Budget,
 }
 
+/// An index over the routes of a part, by their places in it.
 struct Indexed {
     paths: Index,
     /// The routes with a regex, by what their paths begin with, in lower case.
@@ -58,17 +83,27 @@ struct Indexed {
 }
 
 impl Asked<'_, '_> {
-    /// Whether everything but the path matches.
+    /// Whether everything but the path and the listener matches.
     fn matches_rest(&self, entry: &RouteEntry) -> bool {
         let is_read_so = self.reading.is_none_or(|asked| {
             let policy = entry.policy();
             policy.is_some_and(|policy| policy.path_reading == asked)
         });
+        if !is_read_so {
+            // Whoever has very many of them pays for passing over each.
+            self.budget.take(1);
+            return false;
+        }
         let conditions = entry.conditions();
         let holds = |conditions: &[ValueMatch]| {
             conditions.is_empty() || hold(conditions, entry.value_regexes(), self.given)
         };
-        is_read_so && entry.is_on(self.listener) && conditions.is_some_and(holds)
+        conditions.is_some_and(holds)
+    }
+
+    /// Takes the steps of a look at one hint, or into one more part.
+    fn pay_look(&self) -> bool {
+        self.budget.take(HINT_STEPS + self.path.len() / HINT_BYTES)
     }
 }
 
@@ -76,15 +111,19 @@ impl HostEntry {
     /// Compiles the routes of a host.
     pub fn new(host: Host, blocks: &[BlockArc]) -> Self {
         let routes = in_precedence(blocks);
-        let indexed = (routes.len() > LINEAR_MAX).then(|| Box::new(Indexed::new(&routes)));
+        let listeners = all_listeners(&routes);
+        let are_few = routes.len() <= LINEAR_MAX && listeners.len() <= LISTENERS_MAX;
+        let parting = (!are_few).then(|| {
+            let lists = routes.iter();
+            let lists = lists.map(|route| route.listeners().unwrap_or_default());
+            Box::new(Parting::new(lists, |numbers| Part::new(&routes, numbers)))
+        });
         HostEntry {
             hash: place(host.pattern()),
             host,
-            listeners: all_listeners(&routes),
-            readings: all_readings(&routes),
-            is_restricted: routes.iter().any(|route| route.is_restricted()),
+            listeners,
             routes: routes.into(),
-            indexed,
+            parting,
         }
     }
 
@@ -101,7 +140,18 @@ impl HostEntry {
 
     /// Whether any route is on a listener.
     pub fn is_on(&self, listener: &Name) -> bool {
-        has_listener(&self.listeners, listener)
+        self.listeners.binary_search(listener).is_ok()
+    }
+
+    /// The first route that is on a listener.
+    pub fn first_on(&self, listener: &Name) -> Option<&RouteEntry> {
+        match &self.parting {
+            None => self.routes.iter().find(|route| route.is_on(listener)),
+            Some(parting) => {
+                let first = parting.on(listener).next()?.numbers.first()?;
+                self.routes.get(*first as usize)
+            }
+        }
     }
 
     /// The first route that matches, each by the reading of the path that it compares.
@@ -128,9 +178,9 @@ impl HostEntry {
             self.find_one(&asked)
         } else {
             let mut best = None;
-            for reading in &self.readings {
-                asked.path = head.read(*reading)?;
-                asked.reading = Some(*reading);
+            for reading in self.readings(listener) {
+                asked.path = head.read(reading)?;
+                asked.reading = Some(reading);
                 let found = self.find_one(&asked);
                 best = best.into_iter().chain(found).min();
             }
@@ -156,7 +206,8 @@ impl HostEntry {
         token: Option<VerifiedClaims<'a>>,
         budget: &'a Budget,
     ) -> impl Iterator<Item = &'t RouteEntry> {
-        let readings = head.readings.as_ref().filter(|_| self.is_restricted);
+        let readings = head.readings.as_ref();
+        let readings = readings.filter(|_| self.is_restricted(listener));
         let paths = readings.into_iter().flat_map(|readings| {
             let plainest = [&*head.path, readings.base()];
             plainest.into_iter().chain(readings.others(&head.path))
@@ -175,17 +226,110 @@ impl HostEntry {
     }
 
     fn find_one(&self, asked: &Asked<'_, '_>) -> Option<u32> {
-        match &self.indexed {
-            None => {
-                let mut routes = self.routes.iter().zip(0..);
-                let found = routes.find(|(route, number)| {
-                    asked.budget.note(*number);
-                    route.matches_path(asked.path, asked.budget) && asked.matches_rest(route)
-                });
-                found.map(|(_, number)| number)
+        let Some(parting) = &self.parting else {
+            let mut routes = self.routes.iter().zip(0..);
+            let found = routes.find(|(route, number)| {
+                if !route.is_on(asked.listener) {
+                    return false;
+                }
+                asked.budget.note(*number);
+                route.matches_path(asked.path, asked.budget) && asked.matches_rest(route)
+            });
+            return found.map(|(_, number)| number);
+        };
+        let mut best = u32::MAX;
+        for (at, part) in parting.on(asked.listener).enumerate() {
+            let is_before = part.numbers.first().is_some_and(|first| *first < best);
+            if !is_before || at > 0 && !asked.pay_look() {
+                break;
             }
-            Some(indexed) => indexed.find(&self.routes, asked),
+            best = part.find(&self.routes, asked, best);
         }
+        (best != u32::MAX).then_some(best)
+    }
+
+    /// The readings of paths that routes on a listener compare, each once.
+    fn readings(&self, listener: &Name) -> SmallVec<[PathReading; 3]> {
+        let mut readings = SmallVec::new();
+        match &self.parting {
+            None => {
+                let routes = self.routes.iter();
+                add_readings(routes.filter(|it| it.is_on(listener)), &mut readings);
+            }
+            Some(parting) => {
+                let parts = parting.on(listener);
+                for reading in parts.flat_map(|part| &part.readings) {
+                    if !readings.contains(reading) {
+                        readings.push(*reading);
+                    }
+                }
+            }
+        }
+        readings
+    }
+
+    /// Whether some route on a listener restricts who may ask.
+    fn is_restricted(&self, listener: &Name) -> bool {
+        match &self.parting {
+            None => {
+                let mut routes = self.routes.iter();
+                routes.any(|route| route.is_on(listener) && route.is_restricted())
+            }
+            Some(parting) => parting.on(listener).any(|part| part.is_restricted),
+        }
+    }
+}
+
+impl Part {
+    fn new(all: &[RouteEntry], numbers: Box<[u32]>) -> Self {
+        let routes = PartRoutes {
+            all,
+            numbers: &numbers,
+        };
+        let mut readings = SmallVec::new();
+        add_readings(routes.iter(), &mut readings);
+        let is_restricted = routes.iter().any(RouteEntry::is_restricted);
+        let indexed = (numbers.len() > LINEAR_MAX).then(|| Indexed::new(routes));
+        Part {
+            readings,
+            is_restricted,
+            indexed,
+            numbers,
+        }
+    }
+
+    /// The first route before another one that matches, or else that one.
+    fn find(&self, all: &[RouteEntry], asked: &Asked<'_, '_>, best: u32) -> u32 {
+        let routes = PartRoutes {
+            all,
+            numbers: &self.numbers,
+        };
+        let end = self.numbers.partition_point(|number| *number < best) as u32;
+        let found = match &self.indexed {
+            Some(indexed) => indexed.find(routes, asked, end),
+            None => (0..end).find(|at| {
+                let route = routes.note(*at, asked.budget);
+                route.is_some_and(|route| {
+                    route.matches_path(asked.path, asked.budget) && asked.matches_rest(route)
+                })
+            }),
+        };
+        let number = found.and_then(|at| self.numbers.get(at as usize));
+        number.copied().unwrap_or(best)
+    }
+}
+
+impl<'t> PartRoutes<'t> {
+    fn iter(self) -> impl Iterator<Item = &'t RouteEntry> + Clone {
+        let numbers = self.numbers.iter();
+        numbers.filter_map(move |number| self.all.get(*number as usize))
+    }
+
+    /// The route at a place, whose number is noted as that of what is tried.
+    fn note(self, at: u32, budget: &Budget) -> Option<&'t RouteEntry> {
+        let number = *self.numbers.get(at as usize)?;
+        budget.note(number);
+        self.all.get(number as usize)
     }
 }
 
@@ -206,31 +350,31 @@ impl Hosted for HostEntry {
 }
 
 impl Indexed {
-    fn new(routes: &[RouteEntry]) -> Self {
+    fn new(routes: PartRoutes<'_>) -> Self {
+        let count = routes.numbers.len();
         let paths = routes.iter().filter_map(|route| route.route());
         let is_regex = |route: &RouteView<'_>| matches!(route.path, PathView::Regex(_));
         let patterns = paths.clone().filter(is_regex).count();
-        let count = paths
+        let elements = paths
             .map(|route| match route.path {
                 PathView::Exact(_) | PathView::Start(_) => 1,
                 PathView::Prefix(prefix) => elements(prefix).count(),
                 PathView::Regex(_) => 0,
             })
             .sum();
-        let mut paths = Index::new(routes.len(), count);
+        let mut paths = Index::new(count, elements);
         let mut regexes: Option<Index> = None;
         let mut first_regex = u32::MAX;
-        for (number, entry) in routes.iter().enumerate() {
-            let number = number as u32;
+        for (entry, at) in routes.iter().zip(0..) {
             match entry.route().map(|route| route.path) {
-                Some(PathView::Exact(path)) => paths.add_exact(path, number),
-                Some(PathView::Prefix(prefix)) => paths.add_prefix(prefix, number),
-                Some(PathView::Start(start)) => paths.add_start(start, number),
+                Some(PathView::Exact(path)) => paths.add_exact(path, at),
+                Some(PathView::Prefix(prefix)) => paths.add_prefix(prefix, at),
+                Some(PathView::Start(start)) => paths.add_start(start, at),
                 Some(PathView::Regex(_)) => {
                     let prefix = entry.path_regex().map(|regex| regex.hint().prefix());
-                    let index = regexes.get_or_insert_with(|| Index::new(routes.len(), patterns));
-                    index.add_start(prefix.unwrap_or_default(), number);
-                    first_regex = first_regex.min(number);
+                    let index = regexes.get_or_insert_with(|| Index::new(count, patterns));
+                    index.add_start(prefix.unwrap_or_default(), at);
+                    first_regex = first_regex.min(at);
                 }
                 None => {}
             }
@@ -246,22 +390,21 @@ impl Indexed {
         }
     }
 
-    fn find(&self, routes: &[RouteEntry], asked: &Asked<'_, '_>) -> Option<u32> {
+    /// The first route before a place that matches.
+    fn find(&self, routes: PartRoutes<'_>, asked: &Asked<'_, '_>, end: u32) -> Option<u32> {
         let path = asked.path;
-        let mut best = u32::MAX;
-        let is_match = |number: u32| {
-            asked.budget.note(number);
-            routes
-                .get(number as usize)
-                .is_some_and(|route| asked.matches_rest(route))
+        let mut best = end;
+        let is_match = |at: u32| {
+            let route = routes.note(at, asked.budget);
+            route.is_some_and(|route| asked.matches_rest(route))
         };
         let mut improve = |candidates: &mut dyn Iterator<Item = u32>| {
-            for number in candidates {
-                if number >= best {
+            for at in candidates {
+                if at >= best {
                     break;
                 }
-                if is_match(number) {
-                    best = number;
+                if is_match(at) {
+                    best = at;
                 }
             }
         };
@@ -271,20 +414,19 @@ impl Indexed {
         if let Some(regexes) = self.regexes.as_ref().filter(|_| self.first_regex < best) {
             best = find_regex(regexes, routes, asked, best);
         }
-        (best != u32::MAX).then_some(best)
+        (best < end).then_some(best)
     }
 }
 
 /// The first route before another one whose regex matches, or else that one. Which regexes have
 /// to be tried is known from what the path begins with, and from letters that it must have.
-fn find_regex(regexes: &Index, routes: &[RouteEntry], asked: &Asked<'_, '_>, best: u32) -> u32 {
+fn find_regex(regexes: &Index, routes: PartRoutes<'_>, asked: &Asked<'_, '_>, best: u32) -> u32 {
     let (path, budget) = (asked.path, asked.budget);
     let found = pattern::with_candidates(path, |candidates| {
         gather(regexes, routes, asked, best, candidates);
         candidates.numbers.sort_unstable();
-        let matches = |number: &&u32| {
-            budget.note(**number);
-            let route = routes.get(**number as usize);
+        let matches = |at: &&u32| {
+            let route = routes.note(**at, budget);
             route.is_some_and(|it| it.matches_path(path, budget) && asked.matches_rest(it))
         };
         candidates.numbers.iter().find(matches).copied()
@@ -301,7 +443,7 @@ fn find_regex(regexes: &Index, routes: &[RouteEntry], asked: &Asked<'_, '_>, bes
 /// Gathers the routes before another one whose regexes have to be tried.
 fn gather(
     regexes: &Index,
-    routes: &[RouteEntry],
+    routes: PartRoutes<'_>,
     asked: &Asked<'_, '_>,
     best: u32,
     candidates: &mut Candidates,
@@ -309,17 +451,13 @@ fn gather(
     let Candidates { folded, .. } = candidates;
     let folded = std::mem::take(folded);
     regexes.starts(&folded, |found| {
-        for number in found.take_while(|number| *number < best) {
-            let Some(entry) = routes.get(number as usize) else {
+        for at in found.take_while(|at| *at < best) {
+            let Some(entry) = routes.note(at, asked.budget) else {
                 continue;
             };
-            let is_candidate = entry.is_on(asked.listener)
-                && entry
-                    .path_regex()
-                    .is_some_and(|regex| regex.hint().admits(&folded));
-            asked.budget.note(number);
-            let is_paid = asked.budget.take(HINT_STEPS + folded.len() / HINT_BYTES);
-            if !is_paid || (is_candidate && !candidates.push(number)) {
+            let regex = entry.path_regex();
+            let is_candidate = regex.is_some_and(|regex| regex.hint().admits(&folded));
+            if !asked.pay_look() || (is_candidate && !candidates.push(at)) {
                 asked.budget.spend();
                 return;
             }
@@ -328,41 +466,39 @@ fn gather(
     candidates.folded = folded;
 }
 
-/// The readings that routes compare, each once.
-fn all_readings(routes: &[RouteEntry]) -> SmallVec<[PathReading; 3]> {
-    let mut readings = SmallVec::new();
-    for route in routes.iter().filter_map(|route| route.route()) {
-        let reading = route.policy.path_reading;
+/// Adds the readings that routes compare, each once.
+fn add_readings<'t>(
+    routes: impl Iterator<Item = &'t RouteEntry>,
+    readings: &mut SmallVec<[PathReading; 3]>,
+) {
+    for reading in routes.filter_map(|route| Some(route.policy()?.path_reading)) {
         if !readings.contains(&reading) {
             readings.push(reading);
         }
     }
-    readings
 }
 
 /// The union of all lists. Hardly ever are there two different ones, and then one is shared.
 fn all_listeners(routes: &[RouteEntry]) -> Arc<[Name]> {
-    let mut lists = routes.iter().filter_map(|route| route.route());
-    let Some(first) = lists.next().map(|route| route.listeners) else {
+    let lists = routes.iter().filter_map(|route| route.route());
+    let mut lists = lists.map(|route| route.listeners);
+    let Some(first) = lists.clone().next() else {
         return Arc::default();
     };
-    let mut more: Vec<Name> = Vec::new();
-    for list in lists.map(|route| route.listeners) {
-        if Arc::ptr_eq(list, first) {
-            continue;
-        }
-        for name in list.iter() {
-            if !first.contains(name) && !more.contains(name) {
-                more.push(name.clone());
-            }
-        }
-    }
-    if more.is_empty() {
+    let is_first = |list: &Arc<[Name]>| Arc::ptr_eq(list, first) || list == first;
+    if first.is_sorted() && lists.all(is_first) {
         return first.clone();
     }
-    more.extend(first.iter().cloned());
-    more.sort();
-    more.into()
+    let mut all: BTreeSet<&Name> = BTreeSet::new();
+    let mut last: Option<&Arc<[Name]>> = None;
+    for route in routes.iter().filter_map(|route| route.route()) {
+        let list = route.listeners;
+        if last.is_none_or(|last| !Arc::ptr_eq(last, list)) {
+            all.extend(list.iter());
+            last = Some(list);
+        }
+    }
+    all.into_iter().cloned().collect()
 }
 
 #[cfg(test)]

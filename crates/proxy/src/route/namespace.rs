@@ -9,8 +9,9 @@ impl Tables {
     /// The hash of the namespace whose routes serve a lower-case host on a listener: that of the
     /// first of them, where there are several. None for a host without routes.
     pub fn namespace_of(&self, listener: &Name, host: &str) -> Option<u64> {
-        let (_, entry) = self.served(listener, host)?;
-        let (origin, host) = entry.routes().first()?.owner()?;
+        // Those on listeners of others may be a stranger's.
+        let (listener, entry) = self.served(listener, host)?;
+        let (origin, host) = entry.first_on(listener)?.owner()?;
         Some(Owner::of(origin, host).namespace)
     }
 }

@@ -7,12 +7,18 @@ use myriad_model::{Host, Name, SealedArc, SourceRanges, StreamRoute, host::Patte
 use smallvec::SmallVec;
 
 use super::leaf::{Hosted, Keyed, has_listener, place};
+use super::parting::Parting;
 use crate::admission::share::Owner;
 use crate::random::hash::hash;
 use crate::upstream::entry;
 
 /// The class of listener names among hashes.
 const CLASS: u8 = 12;
+
+/// Up to here stream routes of a host are asked one by one whether they are on a listener, each of
+/// so many.
+const LINEAR_MAX: usize = 8;
+const LISTENERS_MAX: usize = 16;
 
 /// A stream route, ready to be matched. Hosts that share a stream route share this.
 pub struct StreamRouteEntry {
@@ -39,6 +45,8 @@ pub struct HostStreamRoutes {
     hash: u64,
     host: Host,
     stream_routes: StreamRoutes,
+    /// Their numbers by the listeners that they are on; none where they are few, and all are tried.
+    parting: Option<Box<Parting<Box<[u32]>>>>,
 }
 
 /// The stream routes for all connections of a listener.
@@ -159,12 +167,18 @@ impl StreamRouteEntry {
         }
     }
 
+    fn listeners(&self) -> &[Name] {
+        self.stream_route().map_or(&[][..], |it| &it.listeners[..])
+    }
+
     fn takes(&self, arrival: Arrival<'_>) -> bool {
-        let Some(stream_route) = self.stream_route() else {
-            return false;
-        };
-        stream_route.terminate == arrival.is_terminated
-            && has_listener(&stream_route.listeners, arrival.listener)
+        has_listener(self.listeners(), arrival.listener) && self.suits(arrival)
+    }
+
+    /// Whether everything but the listener matches.
+    fn suits(&self, arrival: Arrival<'_>) -> bool {
+        let stream_route = self.stream_route();
+        stream_route.is_some_and(|it| it.terminate == arrival.is_terminated)
             && is_within(&self.sources, Some(arrival.client))
             && is_within(&self.destinations, arrival.own)
     }
@@ -173,10 +187,17 @@ impl StreamRouteEntry {
 impl HostStreamRoutes {
     /// The stream routes of a host pattern.
     pub fn new(host: Host, stream_routes: Vec<Arc<StreamRouteEntry>>) -> Self {
+        let stream_routes = in_order(stream_routes);
+        let lists = stream_routes.iter().map(|entry| entry.listeners());
+        let mut lengths = lists.clone().map(<[Name]>::len);
+        let are_few =
+            stream_routes.len() <= LINEAR_MAX && lengths.all(|length| length <= LISTENERS_MAX);
+        let parting = (!are_few).then(|| Box::new(Parting::new(lists, |numbers| numbers)));
         HostStreamRoutes {
             hash: place(host.pattern()),
             host,
-            stream_routes: in_order(stream_routes),
+            parting,
+            stream_routes,
         }
     }
 
@@ -187,7 +208,16 @@ impl HostStreamRoutes {
 
     /// The first that takes a connection.
     pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<StreamRouteEntry>> {
-        self.stream_routes.iter().find(|entry| entry.takes(arrival))
+        let Some(parting) = &self.parting else {
+            return self.stream_routes.iter().find(|entry| entry.takes(arrival));
+        };
+        let suits = |number: &u32| {
+            let entry = self.stream_routes.get(*number as usize);
+            entry.is_some_and(|entry| entry.suits(arrival))
+        };
+        let parts = parting.on(arrival.listener);
+        let firsts = parts.filter_map(|part| part.iter().copied().find(suits));
+        self.stream_routes.get(firsts.min()? as usize)
     }
 }
 

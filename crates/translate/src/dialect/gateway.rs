@@ -19,6 +19,7 @@ mod clients;
 mod domain;
 mod entity;
 mod entrance;
+mod entries;
 pub(crate) mod facts;
 mod gateway_status;
 mod grants;
@@ -30,6 +31,7 @@ pub(crate) mod mesh;
 mod parent;
 mod ports;
 mod reader;
+mod realm;
 pub(crate) mod route;
 mod rows;
 pub(crate) mod rules;
@@ -49,6 +51,7 @@ pub(crate) use host::{
     Entrant, deeds, gather, leave_entered, leave_strangers, oldest_claim, tls_sockets,
 };
 pub(crate) use parent::translate as translate_route;
+pub(crate) use realm::owner_stake;
 pub(crate) use rows::{translate as translate_rows, translate_port};
 
 use crate::dialect::istio::scene::foreign;

@@ -17,11 +17,8 @@ use myriad_api::{
 use super::istio::{self, weight};
 use super::{gateway, ingress};
 use crate::engine::{Amounts, Beyond, Output, Reader, Stays, Unit, UnitKind, Viewers};
-use crate::settings::{Bounds, Holding, REDUCED_POINTS, Settings};
+use crate::settings::{Bounds, CERTIFICATE_BYTES, Holding, REDUCED_POINTS, Settings};
 use crate::store::AtRest;
-
-/// The bytes of a Secret that count for one certificate, begun ones too.
-const SECRET_BYTES: u64 = 4 << 10;
 
 /// The bytes that each user of a Secret counts for beside the name and the hash: about what the two
 /// texts take in a list.
@@ -114,7 +111,7 @@ fn finding(settings: &Settings, key: &ObjectKey, beyond: &Beyond) -> Option<Find
     let holding = beyond.holding;
     let namespace = key.namespace();
     let bound = settings.bounds_of(namespace).get(holding)?;
-    let (name, what) = (holding.name(), holding.words());
+    let what = holding.words();
     let (field, becomes) = match holding {
         Holding::HashSlots => (
             "spec.trafficPolicy.loadBalancer.consistentHash",
@@ -131,10 +128,7 @@ fn finding(settings: &Settings, key: &ObjectKey, beyond: &Beyond) -> Option<Find
         ),
         _ => ("", "so it is as if it were not there".to_owned()),
     };
-    let raise = match settings.tenants.has_quota(namespace, holding) {
-        true => format!("{name}: {bound} of namespace {namespace} in --tenants"),
-        false => format!("--bound {name}={bound}"),
-    };
+    let raise = settings.raise(namespace, holding, bound);
     Some(Finding::new(
         Severity::Error,
         key,
@@ -387,7 +381,7 @@ fn of_secret(secret: &Secret) -> u64 {
             .sum::<usize>();
     }
     bytes += secret.keys.as_ref().map_or(0, |keys| keys.bytes());
-    (bytes as u64).div_ceil(SECRET_BYTES).max(1)
+    (bytes as u64).div_ceil(CERTIFICATE_BYTES).max(1)
 }
 
 #[cfg(test)]

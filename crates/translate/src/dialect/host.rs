@@ -34,8 +34,8 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut strangers: Vec<Claim> = Vec::new();
     if let Some(owner) = &owner {
         output.findings.extend(unnoted(reader, host, claims, owner));
-        strangers = ingress::leave_strangers(owner, &mut contenders);
-        strangers.extend(gateway::leave_strangers(host, owner, &mut entrants));
+        let both = (&mut contenders, &mut entrants);
+        strangers = leave_strangers(reader, host, (owner, claims), both, &mut output);
     }
     let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
     let sites = match is_istio {
@@ -89,6 +89,22 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     }
     finish(reader, shared, (host, &owner, &*entrants), &mut output);
     output
+}
+
+/// Takes out what objects of others than the owner of a host are to it, and returns their claims.
+fn leave_strangers(
+    reader: &Reader<'_>,
+    host: &Host,
+    (owner, claims): (&Claim, &Claims),
+    (contenders, entrants): (&mut Vec<ingress::Contender>, &mut Vec<gateway::Entrant>),
+    output: &mut Output,
+) -> Vec<Claim> {
+    let mut strangers = ingress::leave_strangers(owner, contenders);
+    let of_api = gateway::leave_strangers(host, owner, entrants);
+    let stake = gateway::owner_stake(reader, host, (owner, claims), &of_api);
+    output.stakes.extend(stake);
+    strangers.extend(of_api);
+    strangers
 }
 
 /// Takes out what no issuer may provide, and notes what the rest means to the hosts below.

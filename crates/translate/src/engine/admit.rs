@@ -45,6 +45,9 @@ impl Engine {
             (new.meta().created, amounts)
         });
         let moved = self.allowances.replace(&key, (old, amounts), &bounds);
+        if bounds.iter().any(|(it, _)| *it == Holding::Certificates) {
+            self.settle_joined(key.namespace(), run);
+        }
         match change {
             api::Change::Put(object) => match self.excess_of(&object, &bounds) {
                 Some(holding) => {

@@ -1,6 +1,7 @@
 //! The holdings of namespaces: which objects stay, by their age, whatever order they came in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use myriad_api::{Object, ObjectKey};
 
@@ -20,6 +21,8 @@ pub struct Allowances {
     pub copies: Copies,
     /// Slots of hash tables that upstreams have of themselves.
     pub slots: Copies,
+    /// Authorities of several objects that are one trust, in the measure of Secrets.
+    pub joined: Copies,
 }
 
 /// An object that is more than its namespace may hold.
@@ -68,13 +71,14 @@ impl Beyond {
 
 impl Allowances {
     /// Allowances of which nothing is held.
-    pub fn new(copies: Copies, slots: Copies) -> Self {
+    pub fn new(copies: Copies, slots: Copies, joined: Copies) -> Self {
         Allowances {
             by_namespace: BTreeMap::new(),
             beyond: BTreeMap::new(),
             wanted: BTreeSet::new(),
             copies,
             slots,
+            joined,
         }
     }
 
@@ -157,6 +161,20 @@ impl Allowances {
         let keys = moved.out.into_iter().chain(moved.back);
         let others = keys.map(|(_, key)| key).filter(|other| other != key);
         others.collect()
+    }
+
+    /// Brings the authorities that are joined to what Secrets leave of the bounds of their
+    /// namespaces; returns those that are beyond now, and those that are not any more.
+    pub(super) fn settle_joined(&mut self, bound: impl Fn(&str) -> Option<u64>) -> Vec<Arc<str>> {
+        let by_namespace = &self.by_namespace;
+        self.joined.settle_within(|namespace| {
+            let Some(bound) = bound(namespace) else {
+                return u64::MAX;
+            };
+            let id = (Box::from(namespace), Holding::Certificates);
+            let held = by_namespace.get(&id).map_or(0, Row::sum);
+            bound.saturating_sub(held)
+        })
     }
 
     /// The first of these holdings that an object is too much of.

@@ -5,7 +5,8 @@
 //! all that are to run are known, and before any of them runs: one that is beyond looks at no
 //! endpoint.
 //!
-//! Hash tables that no DestinationRule asks for are counted in the same way, in slots.
+//! Hash tables that no DestinationRule asks for are counted in the same way, in slots, and so are
+//! the authorities of several objects that are one trust, in what Secrets leave of their bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -99,16 +100,28 @@ impl Copies {
         self.touched.insert(namespace.into());
     }
 
+    /// Notes that the bound of a namespace may differ.
+    pub fn touch(&mut self, namespace: &str) {
+        if self.by_namespace.contains_key(namespace) {
+            self.touched.insert(namespace.into());
+        }
+    }
+
     /// Brings each namespace to its bound; returns the upstreams that are beyond now, and those
     /// that are not any more.
     pub fn settle(&mut self) -> Vec<Arc<str>> {
-        let mut moved = Moved::default();
         let bound = self.bound.unwrap_or(u64::MAX);
+        self.settle_within(|_| bound)
+    }
+
+    /// The same, where each namespace has a bound of its own.
+    pub fn settle_within(&mut self, bound: impl Fn(&str) -> u64) -> Vec<Arc<str>> {
+        let mut moved = Moved::default();
         for namespace in std::mem::take(&mut self.touched) {
             let Some(row) = self.by_namespace.get_mut(&namespace) else {
                 continue;
             };
-            row.settle(bound, &mut moved);
+            row.settle(bound(&namespace), &mut moved);
             if row.is_empty() {
                 self.by_namespace.remove(&namespace);
             }

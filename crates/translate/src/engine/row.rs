@@ -45,6 +45,11 @@ impl<P: Ord + Clone> Row<P> {
         self.all.is_empty()
     }
 
+    /// The sum of those that stay.
+    pub(super) fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// Whether what is at a place is within the bound.
     pub(super) fn stays(&self, place: &P) -> bool {
         self.cut.as_ref().is_none_or(|cut| place < cut)

@@ -106,6 +106,12 @@ pub(crate) struct BoundRules {
     pub copies: fn(&mut Reader<'_>, &str) -> Option<Weight>,
     /// The weight of one of them in slots of hash tables, as far as no object counts for it.
     pub slots: fn(&mut Reader<'_>, &str) -> Option<Weight>,
+    /// The kind of units for authorities, of which some are for those of several objects.
+    pub joining: &'static UnitKind,
+    /// The weight of such a one, by its name.
+    pub joined: fn(&mut Reader<'_>, &str) -> Option<Weight>,
+    /// The namespace that it counts for.
+    pub joined_place: fn(&str) -> Option<(&str, bool)>,
     /// The number of hosts of an object on which others may say what each repeats.
     pub hosts: fn(&Object) -> u64,
     /// The namespace of such a unit, and whether it yields to those of whole ports.

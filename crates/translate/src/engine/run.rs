@@ -317,6 +317,7 @@ impl Engine {
     }
 
     pub(super) fn translate(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
+        self.weigh_joined(unit, id, run);
         run.opened.memory = self.memories.take(id);
         if self.views.is_single() {
             let (mut output, facts, _) = self.draw(unit, id, MAIN_SLOT, run);
@@ -492,6 +493,7 @@ impl Engine {
         if let Some(unit) = self.units.get(id).map(|record| record.unit().clone()) {
             let views = self.wanted(&unit, id);
             self.settle_ports((&unit, id), &views, &BTreeMap::new(), run);
+            self.forget_joined(&unit, run);
         }
         self.entered.remove(&id);
         let drawn = (!self.views.is_single()).then(Drawn::default);

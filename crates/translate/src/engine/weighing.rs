@@ -1,4 +1,4 @@
-//! Weighing of the upstreams that are to run.
+//! Weighing of the upstreams that are to run, and of authorities of several objects.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::reader::Reader;
 use super::stamp::{MAIN_SLOT, Stamp};
 use super::unit::{Unit, UnitId};
 use super::viewpoint::Viewpoint;
+use crate::settings::Holding;
 
 impl Engine {
     /// Weighs the upstreams that are to run, and lets those run as well that others have moved.
@@ -67,6 +68,49 @@ impl Engine {
         let copies = self.allowances.copies.settle().into_iter();
         for name in copies.chain(self.allowances.slots.settle()) {
             let unit = Unit::named(kind, name);
+            if let Some(id) = self.units.find(&self.hasher, &unit) {
+                run.add(unit, id, true);
+            }
+        }
+    }
+
+    /// Weighs the authorities of several objects that a unit is for, before it runs.
+    pub(super) fn weigh_joined(&mut self, unit: &Unit, id: UnitId, run: &mut Run) {
+        let Some((name, namespace)) = self.joined_name(unit) else {
+            return;
+        };
+        let weight = self.weigh(self.rules.bounds.joined, name, id, run);
+        self.allowances.joined.replace(name, weight);
+        self.settle_joined(namespace, run);
+        // It runs now.
+        run.pending.remove(unit);
+    }
+
+    /// Lets a unit that goes count for no authorities any more.
+    pub(super) fn forget_joined(&mut self, unit: &Unit, run: &mut Run) {
+        if let Some((name, namespace)) = self.joined_name(unit) {
+            self.allowances.joined.replace(name, None);
+            self.settle_joined(namespace, run);
+        }
+    }
+
+    /// The name of a unit for the authorities of several objects, and the namespace that they count
+    /// for.
+    fn joined_name<'a>(&self, unit: &'a Unit) -> Option<(&'a Arc<str>, &'a str)> {
+        let name = unit.name().filter(|_| unit.is(self.rules.bounds.joining))?;
+        let (namespace, _) = (self.rules.bounds.joined_place)(name)?;
+        Some((name, namespace))
+    }
+
+    /// Lets the units for authorities of several objects run that are beyond what a namespace may
+    /// hold now, and those that are not any more.
+    pub(super) fn settle_joined(&mut self, namespace: &str, run: &mut Run) {
+        let settings = &self.settings;
+        let bound = |namespace: &str| settings.bounds_of(namespace).get(Holding::Certificates);
+        self.allowances.joined.touch(namespace);
+        let moved = self.allowances.settle_joined(bound);
+        for name in moved {
+            let unit = Unit::named(self.rules.bounds.joining, name);
             if let Some(id) = self.units.find(&self.hasher, &unit) {
                 run.add(unit, id, true);
             }

@@ -205,6 +205,38 @@ fn log(path: &str, format: LogFormat) -> Result<AccessLog, String> {
     })
 }
 
+/// The format of an access log as a setting of a proxy says it: `json` is the proxy's own, `text`
+/// the usual line of Envoy, a text in braces an object whose members are formats, and anything else
+/// a line with operators of Envoy.
+///
+/// # Errors
+/// It is none of these, is too long, or has operators that are not known.
+pub fn log_format(written: &str) -> Result<LogFormat, String> {
+    let mut unheard = Vec::new();
+    let field = "the format";
+    let format = match written {
+        "json" => return Ok(LogFormat::Own),
+        "text" => return Ok(usual()),
+        _ if written.trim_start().starts_with('{') => {
+            let labels = serde_json::from_str(written).map_err(|error| format!("{error}"))?;
+            members(labels, field, &mut unheard)?
+        }
+        _ if written.contains('%') => text(written, field, &mut unheard)?,
+        _ => {
+            return Err(format!(
+                "{written:?} is neither json, text, nor has operators in %"
+            ));
+        }
+    };
+    match unheard.is_empty() {
+        true => Ok(format),
+        false => Err(format!(
+            "operators that are not known: {}",
+            unheard.join(", ")
+        )),
+    }
+}
+
 fn usual() -> LogFormat {
     telemetry::usual_log().format
 }
@@ -303,8 +335,33 @@ fn spans(raw: RawCollector) -> Result<SpanService, String> {
 mod tests {
     use myriad_model::{LogFormat, LogSink, TraceProtocol};
 
+    use super::{log_format, usual};
     use crate::mesh_config::parse;
     use crate::settings::ProviderForm;
+
+    #[test]
+    fn the_format_of_a_setting_is_a_word_a_line_or_an_object() {
+        assert_eq!(log_format("json"), Ok(LogFormat::Own));
+        assert_eq!(log_format("text"), Ok(usual()));
+        let line = log_format("%RESPONSE_CODE% %REQ(X-TENANT)%").expect("a format");
+        assert!(
+            matches!(&line, LogFormat::Text(parts) if parts.len() == 4),
+            "{line:?}"
+        );
+        let object = log_format("{\"status\": \"%RESPONSE_CODE%\", \"by\": \"me\"}");
+        let object = object.expect("a format");
+        assert!(matches!(&object, LogFormat::Json(members) if members.len() == 2));
+        for wrong in [
+            "jsn",
+            "",
+            "%FOO% %RESPONSE_CODE%",
+            "%RESPONSE_CODE",
+            "{\"a\": 1}",
+            "{",
+        ] {
+            assert!(log_format(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_is_recorded_is_read_and_what_is_not_honoured_is_named() {

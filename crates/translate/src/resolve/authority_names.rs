@@ -1,4 +1,5 @@
-//! The names of trusts: a Secret's is its own, a ConfigMap's is marked, and several are one.
+//! The names of trusts: a Secret's is its own, a ConfigMap's is marked, and several are one, of the
+//! namespace that names them together.
 
 use std::sync::Arc;
 
@@ -13,13 +14,29 @@ pub(crate) fn of_config_map(namespace: &str, name: &str) -> Arc<str> {
     format!("{namespace}/{name}{CONFIG_MAP}").into()
 }
 
-/// The name of the trust of the authorities of several trusts; none where there are none.
-pub(crate) fn joined(names: &[Arc<str>]) -> Option<Arc<str>> {
+/// The separator of the namespace that names several trusts together, and of these.
+const OF: char = '+';
+
+/// The name of the trust of the authorities of several trusts that objects of a namespace name
+/// together; none where there are none. It is a copy of them, and counts for that namespace.
+pub(crate) fn joined(namespace: &str, names: &[Arc<str>]) -> Option<Arc<str>> {
     match names {
         [] => None,
         [alone] => Some(alone.clone()),
-        several => Some(several.join(AND).into()),
+        several => Some(format!("{namespace}{OF}{}", several.join(AND)).into()),
     }
+}
+
+/// The namespace that names the trusts together which one is made of; none where it is made of no
+/// others.
+pub(crate) fn owner(name: &str) -> Option<&str> {
+    joint(name).map(|(owner, _)| owner)
+}
+
+/// The namespace that names several trusts, and these.
+fn joint(name: &str) -> Option<(&str, &str)> {
+    let joint = name.contains(AND).then(|| name.split_once(OF));
+    joint.flatten()
 }
 
 /// Whether a trust is that of one Secret.
@@ -29,7 +46,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
 
 /// The trusts that one is made of.
 pub(crate) fn parts(name: &str) -> impl Iterator<Item = &str> {
-    name.split(AND)
+    joint(name).map_or(name, |(_, names)| names).split(AND)
 }
 
 /// The `namespace/name` of the ConfigMap that a trust is of; none where it is that of a Secret.
@@ -39,7 +56,7 @@ pub(crate) fn config_map(name: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{config_map, is_secret, joined, of_config_map, parts};
+    use super::{config_map, is_secret, joined, of_config_map, owner, parts};
 
     #[test]
     fn trusts_of_several_objects_are_told_apart_from_those_of_one() {
@@ -47,10 +64,19 @@ mod tests {
         assert_eq!(config_map(&map), Some("shop/ca"));
         assert!(!is_secret(&map) && is_secret("shop/ca"));
         assert_eq!(config_map("shop/ca"), None);
-        assert_eq!(joined(&[]), None);
-        assert_eq!(joined(std::slice::from_ref(&map)), Some(map.clone()));
-        let both = joined(&[map.clone(), "shop/own".into()]).expect("a name");
+        assert_eq!(joined("shop", &[]), None);
+        assert_eq!(
+            joined("shop", std::slice::from_ref(&map)),
+            Some(map.clone())
+        );
+        assert_eq!((owner(&map), owner("shop/ca")), (None, None));
+        assert_eq!(parts(&map).collect::<Vec<_>>(), [&*map]);
+        let names = [map.clone(), "shop/own".into()];
+        let both = joined("blog", &names).expect("a name");
         assert!(!is_secret(&both));
         assert_eq!(parts(&both).collect::<Vec<_>>(), [&*map, "shop/own"]);
+        // What another namespace names is another copy.
+        assert_eq!(owner(&both), Some("blog"));
+        assert_ne!(joined("shop", &names), Some(both));
     }
 }

@@ -115,7 +115,7 @@ fn trust(namespace: &str, references: &[LocalObjectReference]) -> Option<Arc<str
     let mut names: Vec<Arc<str>> = names.filter_map(|it| authority(namespace, it)).collect();
     names.sort_unstable();
     names.dedup();
-    joined(&names)
+    joined(namespace, &names)
 }
 
 /// The name of the trust of the authorities that a policy of a namespace names; none where they are

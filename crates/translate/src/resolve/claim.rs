@@ -36,9 +36,14 @@ impl Claim {
     }
 
     /// The claim where the object has the host by another one, which it can claim no earlier than.
-    pub fn by(mut self, other: &Claim) -> Self {
-        if other.since > self.since {
-            (self.since, self.is_late) = (other.since, true);
+    pub fn by(self, other: &Claim) -> Self {
+        self.no_earlier(other.since)
+    }
+
+    /// The claim where the object has the host since then at the earliest.
+    pub fn no_earlier(mut self, since: i64) -> Self {
+        if since > self.since {
+            (self.since, self.is_late) = (since, true);
         }
         self
     }

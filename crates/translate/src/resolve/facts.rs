@@ -97,7 +97,7 @@ pub(crate) fn touch(scene: &Scene<'_>, key: &ObjectKey, states: States<'_>, touc
         }
         ObjectKind::ConfigMap => {
             let trust = |object: Option<&Object>| match object {
-                Some(Object::ConfigMap(map)) => Some(map.trust.clone()),
+                Some(Object::ConfigMap(map)) => Some((map.meta.created, map.trust.clone())),
                 _ => None,
             };
             if trust(old) != trust(new) {
@@ -182,7 +182,11 @@ fn touch_secret(
     if keys_of(old) != keys_of(new) {
         facts.push(hasher.fact(SharedFact::Keys(id)));
     }
-    if trust_of(old) != trust_of(new) {
+    let aged = |object: Option<&Object>| {
+        let created = object.map_or(0, |object| object.meta().created);
+        trust_of(object).is_some().then_some(created)
+    };
+    if trust_of(old) != trust_of(new) || aged(old) != aged(new) {
         facts.push(hasher.fact(SharedFact::Trust(id)));
         if held(old) != held(new) {
             facts.push(hasher.fact(SharedFact::TrustThere(id)));

@@ -113,14 +113,24 @@ pub(crate) fn untold(
     )
 }
 
-/// The finding about a host that a namespace may not claim.
+/// The finding about a host that the namespace of an object may not claim.
 pub(crate) fn unclaimable(
     key: &ObjectKey,
     field: String,
     host: &Host,
     settings: &Settings,
 ) -> Finding {
-    let (why, remedy) = kept_by_lists(key.namespace(), host, settings);
+    unclaimable_by(key, field, (key.namespace(), host), settings)
+}
+
+/// The same about a host that an object names for the object of another namespace.
+pub(crate) fn unclaimable_by(
+    key: &ObjectKey,
+    field: String,
+    (namespace, host): (&str, &Host),
+    settings: &Settings,
+) -> Finding {
+    let (why, remedy) = kept_by_lists(namespace, host, settings);
     Finding::new(
         Severity::Error,
         key,

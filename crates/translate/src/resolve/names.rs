@@ -59,22 +59,20 @@ pub(crate) fn written(host: &Host) -> &str {
 
 /// The patterns that cover all that a pattern covers, without itself, the narrowest first.
 pub(crate) fn broader(host: &Host) -> Vec<Host> {
+    each_broader(host).collect()
+}
+
+/// The same, each of them made when it is asked for.
+pub(crate) fn each_broader(host: &Host) -> impl Iterator<Item = Host> {
     let text = host.as_str();
-    if text == "*" {
-        return Vec::new();
-    }
-    let mut rest = text.trim_start_matches("**.").trim_start_matches("*.");
-    let mut found = Vec::new();
+    let rest = text.trim_start_matches("**.").trim_start_matches("*.");
     // A single-label wildcard lies within the pattern of its own suffix.
-    if text.starts_with("*.") {
-        found.extend(Host::parse(&format!("**.{rest}")));
-    }
-    while let Some((_, suffix)) = rest.split_once('.') {
-        found.extend(Host::parse(&format!("**.{suffix}")));
-        rest = suffix;
-    }
-    found.push(Host::any());
-    found
+    let own = text.starts_with("*.").then_some(rest);
+    let dots = rest.match_indices('.');
+    let suffixes = dots.filter_map(move |(at, _)| rest.get(at + 1..));
+    let suffixes = own.into_iter().chain(suffixes);
+    let wildcards = suffixes.filter_map(|suffix| Host::parse(&format!("**.{suffix}")).ok());
+    wildcards.chain((text != "*").then(Host::any))
 }
 
 /// A host of a Gateway's server: who may bind to it, and the pattern.

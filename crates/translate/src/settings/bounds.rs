@@ -10,6 +10,10 @@ pub(crate) const ROW_TEXT_BYTES: usize = 512;
 /// The bytes of texts beyond [`ROW_TEXT_BYTES`] that count for one row more, if they are begun.
 const MORE_TEXT_BYTES: usize = 256;
 
+/// The bytes of a Secret that count for one certificate, begun ones too, and of authorities of
+/// several objects together.
+pub(crate) const CERTIFICATE_BYTES: u64 = 4 << 10;
+
 /// The most entries of a list of names that have an effect, such as the namespaces of `exportTo`,
 /// of which every host of an object asks.
 pub(crate) const NAMES_MAX: usize = 256;
@@ -41,7 +45,8 @@ pub enum Holding {
     /// Addresses with a port of EndpointSlices, or the ports of those without addresses, of
     /// ServiceEntries for each of their hosts, and of WorkloadEntries.
     Endpoints,
-    /// Secrets, once for each begun 4 KiB of what is kept of them.
+    /// Secrets, once for each begun 4 KiB of what is kept of them, and in the same measure the
+    /// authorities of several objects that an object of the namespace names together.
     Certificates,
     /// Points of hash rings and places of Maglev tables in DestinationRules.
     HashSlots,

@@ -4,7 +4,7 @@
 use myriad_api::gateway::status::State;
 use myriad_api::{Change, ObjectKey, ObjectKind};
 use myriad_model::{Kind, Protocol, Upstream};
-use myriad_translate::{Engine, Settings};
+use myriad_translate::{Bounds, Engine, Settings};
 
 use crate::world;
 
@@ -354,4 +354,115 @@ fn a_changed_policy_is_translated_once_for_all_routes() {
         work.push(outcome.work.units_translated);
     }
     assert_eq!(work[0], work[1]);
+}
+
+/// A ConfigMap with an authority, of a year.
+fn authority(name: &str, year: u32) -> String {
+    format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{namespace: shop, name: {name}, \
+         creationTimestamp: '{year}-01-01T00:00:00Z'}}, data: {{ca.crt: <certificate \
+         {name}.example>}}}}"
+    )
+}
+
+/// The names of ConfigMaps as a policy refers to them.
+fn authorities(names: &[&str]) -> String {
+    let names = names.iter();
+    let references = names.map(|name| format!("{{group: '', kind: ConfigMap, name: {name}}}"));
+    let references: Vec<String> = references.collect();
+    format!("caCertificateRefs: [{}]", references.join(", "))
+}
+
+/// The names of trusts of several objects.
+fn joined(engine: &Engine) -> Vec<String> {
+    let snapshot = engine.snapshot();
+    let trusts = snapshot.iter().filter(|it| it.key().kind == Kind::Trust);
+    let names = trusts.map(|it| it.name().to_string());
+    let mut names: Vec<String> = names.filter(|name| name.contains(',')).collect();
+    names.sort_unstable();
+    names
+}
+
+fn findings_with(engine: &Engine, text: &str) -> usize {
+    let findings = engine.findings().map(ToString::to_string);
+    findings.filter(|it| it.contains(text)).count()
+}
+
+#[test]
+fn authorities_of_several_objects_count_as_a_secret_with_all_of_them_would() {
+    let of = |name: &str| format!("shop+shop/ca+configmap,shop/{name}+configmap");
+    let told = "beyond 1 certificates or authorities, so nobody is verified by them together";
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            certificates: 1,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    let objects = [
+        BASE.to_owned(),
+        authority("cb", 2021),
+        authority("cc", 2022),
+        gateway("edge", ""),
+        route("HTTPRoute", "a", "{name: edge}", 443),
+        route("HTTPRoute", "b", "{name: edge}", 8443),
+        // Whoever names them is younger where they are older.
+        policy("late", 2, "web", &authorities(&["ca", "cb"])),
+        policy("early", 1, "more", &authorities(&["ca", "cc"])),
+    ];
+    apply(&mut engine, &objects.join("\n---\n"));
+    assert_eq!(joined(&engine), [of("cb")]);
+    assert_eq!(findings_with(&engine, told), 1);
+    // The upstream asks for authorities that nobody has, so nothing gets through.
+    let tls = upstream(&engine, "shop/web:8443+tls=early").tls;
+    let tls = tls.expect("TLS");
+    assert_eq!(tls.trust.map(|it| it.to_string()), Some(of("cc")));
+    assert!(tls.verify);
+    // What goes makes room, and what Secrets take is not there for others.
+    apply(&mut engine, "remove BackendTLSPolicy shop/late");
+    assert_eq!(joined(&engine), [of("cc")]);
+    assert_eq!(findings_with(&engine, told), 0);
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {namespace: shop, name: own}, type: \
+                  Opaque, stringData: {ca.crt: <certificate own.example>}}";
+    apply(&mut engine, secret);
+    assert!(joined(&engine).is_empty());
+    assert_eq!(findings_with(&engine, told), 1);
+    apply(&mut engine, "remove Secret shop/own");
+    assert_eq!(joined(&engine), [of("cc")]);
+    assert_eq!(findings_with(&engine, told), 0);
+}
+
+#[test]
+fn many_combinations_of_a_few_authorities_are_no_more_than_their_namespace_may_have() {
+    let (bound, count) = (5, 12);
+    let mut engine = world::engine(Settings {
+        bounds: Bounds {
+            certificates: bound,
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    });
+    let ports = (0..count).map(|at| format!("{{name: p{at}, port: {}}}", 9_000 + at));
+    let ports: Vec<String> = ports.collect();
+    let mut objects = vec![
+        BASE.to_owned(),
+        gateway("edge", ""),
+        format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{namespace: shop, name: web}}, spec: \
+             {{ports: [{}]}}}}",
+            ports.join(", ")
+        ),
+    ];
+    for at in 0..count {
+        let name = format!("c{at}");
+        let port = u16::try_from(9_000 + at).expect("a port");
+        objects.push(authority(&name, 2021));
+        objects.push(route("HTTPRoute", &format!("r{at}"), "{name: edge}", port));
+        let both = authorities(&["ca", &name]);
+        objects.push(policy(&format!("t{at}"), 1, &format!("p{at}"), &both));
+    }
+    apply(&mut engine, &objects.join("\n---\n"));
+    assert_eq!(joined(&engine).len() as u64, bound);
+    let told = "so nobody is verified by them together";
+    assert_eq!(findings_with(&engine, told) as u64, count - bound);
 }

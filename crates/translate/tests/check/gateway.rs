@@ -16,7 +16,9 @@ mod histories;
 mod owners;
 mod references;
 mod routes;
+mod rows;
 mod scale;
+mod work;
 
 /// A class, a Gateway, a ListenerSet, a route of any kind, or what these name.
 pub(crate) fn object() -> impl Strategy<Value = Object> {
@@ -67,6 +69,10 @@ fn plain(name: &str, host: &str) -> String {
 
 fn apply(engine: &mut Engine, text: &str) {
     engine.apply(world::changes(text), world::NOW);
+    // Units of other namespaces may run later where there are many.
+    while engine.has_postponed() {
+        engine.apply(Vec::new(), world::NOW);
+    }
 }
 
 /// The status of an object.

@@ -26,6 +26,7 @@ const ROOT: &str = "root";
 pub(crate) fn settings() -> Settings {
     Settings {
         catch_all_namespaces: CatchAll::Only(["one".to_owned()].into()),
+        default_gateway_namespaces: ["one".to_owned()].into(),
         gateway_namespace: "one".into(),
         gateway_credentials: GatewayCredentials::Named,
         serve_classless: false,

@@ -58,6 +58,7 @@ pub(crate) fn settings(text: &str) -> Settings {
             "late-claims" => settings.late_claims = value == "true",
             "host-proof" => settings.host_proof = Some(value.into()),
             "catch-all-namespaces" => settings.catch_all_namespaces = CatchAll::Only(list()),
+            "default-gateway-namespaces" => settings.default_gateway_namespaces = list(),
             "gateway-credentials" => settings.gateway_credentials = credentials(value),
             "wildcard-sharing" => settings.wildcard_sharing = list(),
             "ignore-annotations" => settings.ignore_annotations = list(),
@@ -259,8 +260,9 @@ fn provider(service: &str, protocol: CheckProtocol) -> MeshProvider {
     }
 }
 
-/// Changes as they are written: YAML documents to put, lines `remove KIND NAMESPACE/NAME`, and
-/// lines `proven HOST NAMESPACE` for proofs, which nobody writes.
+/// Changes as they are written: YAML documents to put, lines `remove KIND NAMESPACE/NAME`, where
+/// `GROUP/VERSION/` may stand before the kind, and lines `proven HOST NAMESPACE` for proofs, which
+/// nobody writes.
 pub(crate) fn changes(text: &str) -> Vec<Change> {
     let mut changes = Vec::new();
     // A whole line: a certificate written in PEM begins and ends with dashes as well.
@@ -282,7 +284,10 @@ pub(crate) fn changes(text: &str) -> Vec<Change> {
             let mut words = line.split_whitespace().skip(1);
             let (kind, id) = (words.next().expect("a kind"), words.next().expect("a name"));
             let mut kinds = ObjectKind::ALL.into_iter().chain([ObjectKind::HostProof]);
-            let kind = kinds.find(|known| known.as_str() == kind);
+            let kind = match kind.rsplit_once('/') {
+                Some((api_version, kind)) => ObjectKind::find(api_version, kind),
+                None => kinds.find(|known| known.as_str() == kind),
+            };
             let (namespace, name) = id.split_once('/').unwrap_or(("", id));
             let key = ObjectKey::new(kind.expect("a known kind"), namespace, name);
             changes.push(Change::Remove(key));

@@ -1,3 +1,5 @@
+mod listeners;
+
 use std::sync::Arc;
 
 use myriad_model::{

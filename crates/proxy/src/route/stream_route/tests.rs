@@ -205,3 +205,32 @@ fn many_addresses_are_sorted_once_and_none_stands_within_another() {
         assert_eq!(lists.unwrap_or(2), 2);
     }
 }
+
+#[test]
+fn stream_routes_on_other_listeners_are_not_visited() {
+    let https = Name::from("https");
+    let names: Vec<String> = (0..1_000).map(|it| format!("r{it}")).collect();
+    for count in [3, 1_000] {
+        let strangers = names.iter().take(count).enumerate();
+        let strangers = strangers.map(|(number, name)| {
+            let value = stream_route(&["a.example"], |it| {
+                it.listeners = [Name::from(&*format!("x{}", number % 64))].into();
+                it.rank = 0;
+            });
+            (&**name, value)
+        });
+        let own = ("own", stream_route(&["a.example"], |_| {}));
+        let tables = tables(strangers.chain([own]).collect());
+        assert_eq!(found(&tables, "https", Some("a.example"), false), "own");
+        assert_eq!(found(&tables, "https", Some("a.example"), true), "-");
+        assert_eq!(found(&tables, "x1", Some("a.example"), false), "r1");
+        assert_eq!(found(&tables, "x99", Some("a.example"), false), "-");
+        let host = Host::parse("a.example").unwrap();
+        let entry = tables.stream_routes.get(&host).unwrap();
+        let visited = entry.parting.as_ref().map(|parting| {
+            let parts = parting.on(&https);
+            parts.map(|part| part.len()).sum::<usize>()
+        });
+        assert_eq!(visited, (count > 8).then_some(1));
+    }
+}

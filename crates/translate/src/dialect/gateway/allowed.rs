@@ -1,14 +1,59 @@
 //! The namespaces and kinds that listeners and Gateways take.
+//!
+//! A selector may be long, and a namespace may have very many routes, so that in a batch each
+//! listener is asked once about a namespace.
 
-use myriad_api::ObjectKind;
+use std::any::Any;
+use std::collections::HashMap;
+
 use myriad_api::gateway::{GROUP, LabelExpression, LabelSelector, Listener, RouteNamespaces};
 use myriad_api::istio::Labels;
+use myriad_api::{ObjectKey, ObjectKind};
 
+use super::facts::GatewayFact;
 use super::route::kinds_of;
-use crate::engine::Reader;
+use crate::engine::{Kept, Moment, Reader};
 
 /// The label that every namespace has with its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// The most answers of selectors that are kept open at a time.
+const ANSWERS_MAX: usize = 1 << 16;
+
+/// The answers of selectors in a batch: of a listener to a namespace, by the hash that stands for
+/// both.
+#[derive(Default)]
+struct OpenAnswers(HashMap<u64, bool>);
+
+impl OpenAnswers {
+    /// Keeps an answer, in place of all others where these are too many.
+    fn keep(&mut self, asked: u64, answer: bool) {
+        if self.0.len() >= ANSWERS_MAX {
+            self.0.clear();
+        }
+        self.0.insert(asked, answer);
+    }
+}
+
+impl Kept for OpenAnswers {
+    fn forget(&mut self, at: Moment) {
+        if at != Moment::Run {
+            self.0 = HashMap::new();
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// The object with a selector, its listener that has it, if any, and the namespace that is asked
+/// about.
+type Asked<'a> = (&'a ObjectKey, &'a str, &'a str);
 
 /// The kinds of routes that a listener takes, and whether it names any that it cannot.
 pub(crate) fn kinds(listener: &Listener) -> (Vec<ObjectKind>, bool) {
@@ -32,16 +77,16 @@ pub(crate) fn kinds(listener: &Listener) -> (Vec<ObjectKind>, bool) {
     (kinds, has_others)
 }
 
-/// Whether a listener of an object of the namespace `own` takes routes of a namespace.
+/// Whether a listener of an object takes routes of a namespace.
 pub(crate) fn takes_routes_of(
     reader: &mut Reader<'_>,
     listener: &Listener,
-    own: &str,
+    of: &ObjectKey,
     namespace: &str,
 ) -> bool {
     let allowed = listener.allowed_routes.as_ref();
     let namespaces = allowed.and_then(|allowed| allowed.namespaces.as_ref());
-    takes(reader, namespaces, "Same", (own, namespace))
+    takes(reader, namespaces, "Same", (of, &*listener.name, namespace))
 }
 
 /// Whether a listener takes routes of every namespace.
@@ -51,35 +96,57 @@ pub(crate) fn is_for_all(listener: &Listener) -> bool {
     namespaces.and_then(|it| it.from.as_deref()) == Some("All")
 }
 
-/// Whether a Gateway of the namespace `own` takes ListenerSets of a namespace.
+/// Whether a Gateway takes ListenerSets of a namespace.
 pub(crate) fn takes_sets_of(
     reader: &mut Reader<'_>,
     allowed: Option<&RouteNamespaces>,
-    own: &str,
+    gateway: &ObjectKey,
     namespace: &str,
 ) -> bool {
-    takes(reader, allowed, "None", (own, namespace))
+    takes(reader, allowed, "None", (gateway, "", namespace))
 }
 
 fn takes(
     reader: &mut Reader<'_>,
     namespaces: Option<&RouteNamespaces>,
     usual: &str,
-    (own, namespace): (&str, &str),
+    asked: Asked<'_>,
 ) -> bool {
     let from = namespaces.and_then(|it| it.from.as_deref());
     match from.unwrap_or(usual) {
         "All" => true,
-        "Same" => own == namespace,
+        "Same" => asked.0.namespace() == asked.2,
         "Selector" => {
             let selector = namespaces.and_then(|it| it.selector.as_ref());
-            selector.is_some_and(|selector| selects(reader, selector, namespace))
+            selector.is_some_and(|selector| answer(reader, selector, asked))
         }
         _ => false,
     }
 }
 
+/// The answer of a selector, as it is known from before in the batch or else as it is found.
+fn answer(
+    reader: &mut Reader<'_>,
+    selector: &LabelSelector,
+    (of, listener, namespace): Asked<'_>,
+) -> bool {
+    let asked = reader.hash(GatewayFact::Taken(of.kind, of.id(), listener, namespace));
+    let open = reader.open::<OpenAnswers>();
+    if let Some(known) = open.and_then(|open| open.0.get(&asked).copied()) {
+        reader.read(GatewayFact::Labels(namespace));
+        return known;
+    }
+    let found = selects(reader, selector, namespace);
+    if let Some(open) = reader.open_mut::<OpenAnswers>() {
+        open.keep(asked, found);
+    }
+    found
+}
+
 fn selects(reader: &mut Reader<'_>, selector: &LabelSelector, namespace: &str) -> bool {
+    let entries = selector.match_expressions.iter();
+    let values: usize = entries.map(|expression| expression.values.len()).sum();
+    reader.count_entries(selector.match_labels.len() + values);
     let known = reader.namespace_labels(namespace);
     let labels = known.as_ref().map(|known| &known.labels);
     let value = |key: &str| -> Option<&str> {

@@ -5,8 +5,10 @@
 //! GRPCRoute with hosts in common at a listener the older one is attached, and the other is not. As
 //! attached routes alone stand in the way of others, who is depends on older routes alone.
 
+use std::iter;
 use std::sync::Arc;
 
+use myriad_api::gateway::http_route::PARENTS_MAX;
 use myriad_api::gateway::{Listener, ParentReference};
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::Host;
@@ -14,11 +16,15 @@ use myriad_model::Host;
 use super::allowed::{kinds, takes_routes_of};
 use super::entity::{host_of, hostname};
 use super::facts::GatewayFact;
-use super::hostname::intersect;
+use super::hostname::{covers, intersect};
 use super::route::{RouteObject, entity_of, service_of};
 use super::standing::{self, GatewayStanding, Unserved};
 use crate::engine::{Reader, Stake, StakeClaim};
-use crate::resolve::names::broader;
+use crate::resolve::names::each_broader;
+
+/// The most hosts of a route at listeners, each counted with the wildcards above it there, by which
+/// it meets routes of another kind. Parents beyond do not take the route.
+const PLACES_MAX: usize = 4_096;
 
 /// A listener that takes a route.
 #[derive(Clone, Debug)]
@@ -29,6 +35,8 @@ pub(crate) struct Attached {
     pub at: usize,
     /// The hosts that the route has there; none where its kind has none.
     pub hosts: Vec<Host>,
+    /// Since when it has each of them, where there is another kind that may have them.
+    since: Vec<i64>,
 }
 
 /// The answer of a parent to a route.
@@ -53,6 +61,20 @@ pub(crate) struct Attachment {
     pub answer: ParentAnswer,
 }
 
+/// A route that asks its parents, one after the other.
+struct Asking<'a> {
+    route: &'a RouteObject,
+    /// The hosts that it names, read once for all listeners.
+    named: Vec<Host>,
+    /// Since when it names each of them, once that is asked for.
+    since: Option<Vec<i64>>,
+    /// How many hosts at listeners are left to it.
+    left: usize,
+}
+
+/// That a route has more hosts at listeners than are left to it.
+struct NoneLeft;
+
 impl Attached {
     /// The listener.
     pub(crate) fn listener(&self) -> Option<&Listener> {
@@ -69,24 +91,66 @@ impl Attached {
 /// The answers of all parents of a route, in their order. Gateways that take routes without a
 /// parent come last, where the route asks for them.
 pub(crate) fn attach(reader: &mut Reader<'_>, route: &RouteObject) -> Vec<Attachment> {
+    let (parents, _) = parents_of(reader, route);
+    let mut asking = Asking {
+        route,
+        named: hosts_of(route).0,
+        since: None,
+        left: PLACES_MAX,
+    };
+    let parents = parents.into_iter();
+    parents.map(|parent| asking.ask(reader, parent)).collect()
+}
+
+/// The parents of a route, and whether there are default Gateways for which it has no place any
+/// more. Others than those of its own namespace are the operator's: whoever writes one anywhere
+/// does not get the routes of everybody.
+fn parents_of(reader: &mut Reader<'_>, route: &RouteObject) -> (Vec<ParentReference>, bool) {
     let mut parents = route.parents().to_vec();
-    if route.uses_defaults() {
-        let mut defaults = reader.default_gateways();
-        defaults.sort_unstable();
-        let own = route.key().namespace();
-        for key in defaults {
-            let mut named = parents.iter();
-            if !named.any(|parent| entity_of(parent, own).as_ref() == Some(&key)) {
-                parents.push(ParentReference {
-                    namespace: Some(key.namespace().into()),
-                    name: key.name().into(),
-                    ..ParentReference::default()
-                });
+    if !route.uses_defaults() {
+        return (parents, false);
+    }
+    let own = route.key().namespace();
+    let named = parents.iter();
+    let named: Vec<ObjectKey> = named.filter_map(|it| entity_of(it, own)).collect();
+    let operators = reader.settings().default_gateway_namespaces.iter();
+    let operators = operators.map(String::as_str).filter(|it| *it != own);
+    let mut is_more = false;
+    for namespace in iter::once(own).chain(operators) {
+        // So many that there is one that has no place, whichever of them are named.
+        for key in reader.default_gateways(namespace, PARENTS_MAX + 1) {
+            if named.contains(&key) {
+                continue;
             }
+            if parents.len() >= PARENTS_MAX {
+                is_more = true;
+                break;
+            }
+            parents.push(ParentReference {
+                namespace: Some(key.namespace().into()),
+                name: key.name().into(),
+                ..ParentReference::default()
+            });
         }
     }
-    let parents = parents.into_iter();
-    parents.map(|parent| ask(reader, route, parent)).collect()
+    (parents, is_more)
+}
+
+/// The finding about default Gateways for which a route has no place any more.
+pub(crate) fn beyond(reader: &mut Reader<'_>, route: &RouteObject) -> Option<Finding> {
+    let (_, is_more) = parents_of(reader, route);
+    is_more.then(|| {
+        Finding::new(
+            Severity::Error,
+            route.key(),
+            "spec.useDefaultGateways",
+            format!(
+                "is for the oldest default Gateways alone: a route has at most {PARENTS_MAX} \
+                 parents with them"
+            ),
+            "name its parents, or let fewer Gateways have defaultScope All",
+        )
+    })
 }
 
 /// The hosts that a route names, and findings about those that are none.
@@ -107,29 +171,140 @@ pub(crate) fn hosts_of(route: &RouteObject) -> (Vec<Host>, Vec<Finding>) {
     (hosts, findings)
 }
 
-fn ask(reader: &mut Reader<'_>, route: &RouteObject, parent: ParentReference) -> Attachment {
-    let own = route.key().namespace();
-    let answer = match (entity_of(&parent, own), service_of(&parent, own)) {
-        (Some(key), _) => match ask_entity(reader, route, &parent, &key) {
-            Ok(taken) => ParentAnswer::Taken(taken),
-            Err(answer) => answer,
-        },
-        (None, Some(service)) => ParentAnswer::Service(service),
-        (None, None) => ParentAnswer::Foreign,
-    };
-    Attachment { parent, answer }
+impl Asking<'_> {
+    fn ask(&mut self, reader: &mut Reader<'_>, parent: ParentReference) -> Attachment {
+        let own = self.route.key().namespace();
+        let answer = match (entity_of(&parent, own), service_of(&parent, own)) {
+            (Some(key), _) => match self.ask_entity(reader, &parent, &key) {
+                Ok(taken) => ParentAnswer::Taken(taken),
+                Err(answer) => answer,
+            },
+            (None, Some(service)) => ParentAnswer::Service(service),
+            (None, None) => ParentAnswer::Foreign,
+        };
+        Attachment { parent, answer }
+    }
+
+    /// The listeners of a Gateway or a ListenerSet that take the route.
+    ///
+    /// # Errors
+    /// The answer where there are none.
+    fn ask_entity(
+        &mut self,
+        reader: &mut Reader<'_>,
+        parent: &ParentReference,
+        key: &ObjectKey,
+    ) -> Result<Vec<Attached>, ParentAnswer> {
+        let route = self.route;
+        let (standing, mut allowed) = meant(reader, parent, key)?;
+        let listeners = standing.entity.listeners();
+        allowed.retain(|at| {
+            let listener = listeners.get(*at);
+            listener.is_some_and(|listener| is_allowed(reader, listener, key, route))
+        });
+        if allowed.is_empty() {
+            let message = format!(
+                "no listener of {key} takes {}s of its namespace",
+                route.kind()
+            );
+            return Err(refuse("NotAllowedByListeners", message));
+        }
+        let mut attached = self.with_hosts(&standing, allowed).map_err(|NoneLeft| {
+            let message = format!(
+                "with {key} the route has more than {PLACES_MAX} hosts at listeners, counted with \
+                 the wildcards above them there"
+            );
+            refuse("UnsupportedValue", message)
+        })?;
+        if attached.is_empty() {
+            let message = format!("no listener of {key} has a host of the route");
+            return Err(refuse("NoMatchingListenerHostname", message));
+        }
+        if route.rival().is_some() {
+            for place in &mut attached {
+                place.since = self.had_since(reader, place);
+            }
+        }
+        attached.retain(|it| !is_kept_out(reader, route, it));
+        if attached.is_empty() {
+            let message = format!("an older route of another kind has its hosts at {key}");
+            return Err(refuse("NotAllowedByListeners", message));
+        }
+        Ok(attached)
+    }
+
+    /// The listeners among some where the route has hosts.
+    ///
+    /// # Errors
+    /// These are more than are left to the route. It has none at further parents then.
+    fn with_hosts(
+        &mut self,
+        standing: &GatewayStanding,
+        allowed: Vec<usize>,
+    ) -> Result<Vec<Attached>, NoneLeft> {
+        let listeners = standing.entity.listeners();
+        let mut attached = Vec::new();
+        for at in allowed {
+            let listener = listeners.get(at);
+            let found = listener.and_then(|it| common_hosts(self.route, it, &self.named));
+            let Some((own, hosts)) = found else {
+                continue;
+            };
+            let places = hosts.iter().map(|host| match self.route.rival() {
+                Some(_) => 1 + levels(&own, host),
+                None => 1,
+            });
+            let places: usize = places.sum();
+            let left = self.left.checked_sub(places.max(1));
+            self.left = left.unwrap_or(0);
+            left.ok_or(NoneLeft)?;
+            attached.push(Attached {
+                standing: standing.clone(),
+                at,
+                hosts,
+                since: Vec::new(),
+            });
+        }
+        Ok(attached)
+    }
+
+    /// Since when the route has each of its hosts at a listener: as the oldest of those that it
+    /// names does which makes it so. One that comes to a host by an edit has it since then.
+    fn had_since(&mut self, reader: &mut Reader<'_>, place: &Attached) -> Vec<i64> {
+        let (meta, named) = (self.route.meta(), &self.named);
+        if self.route.hostnames().is_empty() {
+            let since = reader.noted_api_claim(meta, &Host::any()).since();
+            return vec![since; place.hosts.len()];
+        }
+        let since = self.since.get_or_insert_with(|| {
+            let named = named.iter();
+            let since = named.map(|host| reader.noted_api_claim(meta, host).since());
+            since.collect()
+        });
+        let own = place.listener().and_then(|listener| host_of(listener).ok());
+        let at = |host: &Host| {
+            let known = named.iter().zip(since.iter());
+            let makes = |named: &Host| {
+                let common = own.as_ref().and_then(|own| intersect(own, named));
+                common.as_ref() == Some(host)
+            };
+            let known = known.filter(|(named, _)| makes(named));
+            known.map(|(_, since)| *since).min()
+        };
+        let hosts = place.hosts.iter();
+        hosts.map(|host| at(host).unwrap_or(meta.created)).collect()
+    }
 }
 
-/// The listeners of a Gateway or a ListenerSet that take a route.
+/// An object with listeners, and the places of those that a parent means.
 ///
 /// # Errors
 /// The answer where there are none.
-fn ask_entity(
+fn meant(
     reader: &mut Reader<'_>,
-    route: &RouteObject,
     parent: &ParentReference,
     key: &ObjectKey,
-) -> Result<Vec<Attached>, ParentAnswer> {
+) -> Result<(GatewayStanding, Vec<usize>), ParentAnswer> {
     match parent.section_name.as_deref() {
         Some(name) => reader.read(GatewayFact::Listener(key.kind, key.id(), name)),
         None => reader.read(GatewayFact::Listeners(key.kind, key.id())),
@@ -142,103 +317,70 @@ fn ask_entity(
             refuse("NoMatchingParent", message)
         }
     })?;
-    let listeners = standing.entity.listeners();
     let is_meant = |listener: &Listener| {
         let section = parent.section_name.as_deref();
         section.is_none_or(|name| *listener.name == *name)
             && parent.port.is_none_or(|port| listener.port == port)
     };
-    let meant: Vec<usize> = (0..listeners.len())
-        .filter(|at| listeners.get(*at).is_some_and(is_meant))
-        .collect();
-    if meant.is_empty() {
-        let message = format!("{key} has no listener of this name or port");
-        return Err(refuse("NoMatchingParent", message));
+    let listeners = standing.entity.listeners().iter().enumerate();
+    let meant = listeners.filter(|(_, listener)| is_meant(listener));
+    let meant: Vec<usize> = meant.map(|(at, _)| at).collect();
+    match meant.is_empty() {
+        true => {
+            let message = format!("{key} has no listener of this name or port");
+            Err(refuse("NoMatchingParent", message))
+        }
+        false => Ok((standing, meant)),
     }
-    let mut allowed = meant;
-    allowed.retain(|at| {
-        let listener = listeners.get(*at);
-        listener.is_some_and(|listener| is_allowed(reader, listener, key.namespace(), route))
-    });
-    if allowed.is_empty() {
-        let message = format!(
-            "no listener of {key} takes {}s of its namespace",
-            route.kind()
-        );
-        return Err(refuse("NotAllowedByListeners", message));
-    }
-    let (named, _) = hosts_of(route);
-    let attached = allowed.into_iter().filter_map(|at| {
-        let hosts = common_hosts(route, listeners.get(at)?, &named)?;
-        Some(Attached {
-            standing: standing.clone(),
-            at,
-            hosts,
-        })
-    });
-    let mut attached: Vec<Attached> = attached.collect();
-    if attached.is_empty() {
-        let message = format!("no listener of {key} has a host of the route");
-        return Err(refuse("NoMatchingListenerHostname", message));
-    }
-    attached.retain(|it| !is_kept_out(reader, route, it));
-    if attached.is_empty() {
-        let message = format!("an older route of another kind has its hosts at {key}");
-        return Err(refuse("NotAllowedByListeners", message));
-    }
-    Ok(attached)
 }
 
-/// Whether a listener of an object of the namespace `own` takes routes of a kind and namespace.
+/// Whether a listener of an object takes routes of a kind and namespace.
 fn is_allowed(
     reader: &mut Reader<'_>,
     listener: &Listener,
-    own: &str,
+    of: &ObjectKey,
     route: &RouteObject,
 ) -> bool {
     kinds(listener).0.contains(&route.key().kind)
-        && takes_routes_of(reader, listener, own, route.key().namespace())
+        && takes_routes_of(reader, listener, of, route.key().namespace())
 }
 
 fn refuse(reason: &'static str, message: String) -> ParentAnswer {
     ParentAnswer::Refused(reason, message)
 }
 
-/// The hosts that a route has at a listener; `None` where it has none there.
-fn common_hosts(route: &RouteObject, listener: &Listener, named: &[Host]) -> Option<Vec<Host>> {
+/// The host of a listener, and the hosts that a route has there; `None` where it has none there.
+fn common_hosts(
+    route: &RouteObject,
+    listener: &Listener,
+    named: &[Host],
+) -> Option<(Host, Vec<Host>)> {
     if matches!(route, RouteObject::Tcp(_) | RouteObject::Udp(_)) {
-        return Some(Vec::new());
+        return Some((Host::any(), Vec::new()));
     }
     let own = host_of(listener).ok()?;
     if route.hostnames().is_empty() {
-        return Some(vec![own]);
+        return Some((own.clone(), vec![own]));
     }
     let common = named.iter().filter_map(|host| intersect(&own, host));
     let mut hosts: Vec<Host> = common.collect();
     hosts.sort_unstable();
     hosts.dedup();
-    (!hosts.is_empty()).then_some(hosts)
+    (!hosts.is_empty()).then_some((own, hosts))
 }
 
-/// Since when a route has a host at a listener: as the oldest of its hosts does which makes it so.
-/// One that comes to a host by an edit has it since then.
-fn had_since(
-    reader: &mut Reader<'_>,
-    route: &RouteObject,
-    listener: &Listener,
-    host: &Host,
-) -> i64 {
-    let meta = route.meta();
-    if route.hostnames().is_empty() {
-        return reader.noted_api_claim(meta, &Host::any()).since();
+/// How many wildcards are above a host up to that of a listener, which is one of them, at most.
+fn levels(own: &Host, host: &Host) -> usize {
+    let dots = |host: &Host| host.as_str().matches('.').count();
+    match own == host {
+        true => 0,
+        false => 1 + dots(host).saturating_sub(dots(own)),
     }
-    let Ok(own) = host_of(listener) else {
-        return meta.created;
-    };
-    let named = hosts_of(route).0.into_iter();
-    let named = named.filter(|named| intersect(&own, named).as_ref() == Some(host));
-    let since = named.map(|named| reader.noted_api_claim(meta, &named).since());
-    since.min().unwrap_or(meta.created)
+}
+
+/// The wildcards above a host at a listener. No route has a broader host there than the listener.
+fn above<'a>(own: &'a Host, host: &'a Host) -> impl Iterator<Item = Host> + use<'a> {
+    each_broader(host).take_while(move |pattern| covers(own, pattern))
 }
 
 /// Whether an older route of the other kind for requests is attached to a listener with a host of a
@@ -247,13 +389,15 @@ fn is_kept_out(reader: &mut Reader<'_>, route: &RouteObject, place: &Attached) -
     let (Some(rival), Some(listener)) = (route.rival(), place.listener()) else {
         return false;
     };
+    let Ok(own) = host_of(listener) else {
+        return false;
+    };
     let key = route.key();
     let (of, name) = (place.entity(), &*listener.name);
     let mut is_lost = false;
-    for host in &place.hosts {
-        let since = had_since(reader, route, listener, host);
-        let age = (since, &**key.id(), key.kind as u32);
-        let above = broader(host);
+    for (host, since) in place.hosts.iter().zip(&place.since) {
+        let age = (*since, &**key.id(), key.kind as u32);
+        let above: Vec<Host> = above(&own, host).collect();
         let above = above.iter().map(Host::as_str);
         let above = above.map(|pattern| GatewayFact::KindSeat(rival, of, name, pattern));
         let below = GatewayFact::KindBelow(rival, of, name, host.as_str());
@@ -310,12 +454,15 @@ pub(crate) fn stakes(
             if !route.is_of_requests() || is_refused {
                 continue;
             }
-            for host in &place.hosts {
+            let Ok(own) = host_of(listener) else {
+                continue;
+            };
+            for (host, since) in place.hosts.iter().zip(&place.since) {
                 let claim = StakeClaim {
-                    created: had_since(reader, route, listener, host),
+                    created: *since,
                     ..claim.clone()
                 };
-                let above = broader(host);
+                let above: Vec<Host> = above(&own, host).collect();
                 let patterns = above.iter().map(Host::as_str).chain([host.as_str()]);
                 let below = patterns.map(|it| GatewayFact::KindBelow(kind, of, name, it));
                 let own = GatewayFact::KindSeat(kind, of, name, host.as_str());
@@ -329,4 +476,30 @@ pub(crate) fn stakes(
         }
     }
     stakes
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_model::Host;
+
+    use super::{above, levels};
+
+    #[test]
+    fn the_wildcards_above_a_host_end_with_that_of_its_listener() {
+        for (own, host, expected) in [
+            ("*", "a.b.c", "**.b.c **.c *"),
+            ("*", "c", "*"),
+            ("*", "*", ""),
+            ("**.c", "a.b.c", "**.b.c **.c"),
+            ("**.c", "a.c", "**.c"),
+            ("**.c", "**.b.c", "**.c"),
+            ("**.c", "**.c", ""),
+            ("a.c", "a.c", ""),
+        ] {
+            let [own, host] = [own, host].map(|text| Host::parse(text).expect("a host"));
+            let found: Vec<String> = above(&own, &host).map(|it| it.to_string()).collect();
+            assert_eq!(found.join(" "), expected, "{host} at {own}");
+            assert!(levels(&own, &host) >= found.len(), "{host} at {own}");
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) fn trust(
         .collect();
     names.sort_unstable();
     names.dedup();
-    joined(&names)
+    joined(gateway.namespace(), &names)
 }
 
 /// The faults of the authorities that are named, and whether any is left that verifies somebody.

@@ -49,7 +49,9 @@ pub(crate) fn add(
                 continue;
             }
             let mut between = above.shades.iter().chain(&above.strangers);
-            let is_below_others = between.any(|shade| shade.listener == *socket);
+            // Plain requests are led by the narrowest domain: not by one of others that may not.
+            let is_astray = entry.speech == PortSpeech::Http && above.astray.contains(socket);
+            let is_below_others = is_astray || between.any(|shade| shade.listener == *socket);
             if needs_domain(reader, host, (entrant, entry), is_below_others) {
                 taken.push(socket.clone());
                 push(reader, shared, host, (entrant, entry), output);

@@ -48,6 +48,11 @@ impl Entity {
         }
     }
 
+    /// Whether it is a ListenerSet.
+    pub(crate) fn is_set(&self) -> bool {
+        matches!(self, Entity::Set(_))
+    }
+
     /// The class of its claims: those of the Gateway go before all others.
     pub(crate) fn order(&self) -> u8 {
         match self {

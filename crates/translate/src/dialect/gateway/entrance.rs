@@ -1,12 +1,14 @@
 //! Gateways and ListenerSets: what they claim, and the hosts and ports where that has an effect.
 
 use myriad_api::ObjectKind;
+use myriad_api::gateway::Gateway;
 
 use super::entity::Entity;
+use super::facts::{GatewayFact, is_default};
 use super::ports::{self, Socket};
 use super::standing::{self, Mode};
 use super::{backend_tls, clients};
-use crate::engine::{Output, PortSpeech, Reader, Unit};
+use crate::engine::{Output, PortSpeech, Reader, Stake, StakeClaim, Unit};
 
 /// Translates the claims of a Gateway or a ListenerSet, or of a BackendTLSPolicy.
 pub(crate) fn translate_listeners(reader: &mut Reader<'_>, unit: &Unit) -> Output {
@@ -25,11 +27,27 @@ pub(crate) fn translate_listeners(reader: &mut Reader<'_>, unit: &Unit) -> Outpu
     output.stakes = ports::stakes(reader, &standing);
     if let Entity::Gateway(gateway) = &standing.entity {
         output.stakes.extend(clients::stakes(reader, gateway));
+        output.stakes.extend(default_stake(reader, gateway));
     }
     if standing.is_served(reader) {
         output.ports = ports::claims(reader, &standing);
     }
     output
+}
+
+/// The claim of a Gateway to be one of those of its namespace that take routes without a parent.
+fn default_stake(reader: &Reader<'_>, gateway: &Gateway) -> Option<Stake> {
+    let meta = &gateway.meta;
+    let fact = GatewayFact::Defaults(meta.key.namespace());
+    is_default(gateway).then(|| Stake {
+        seat: reader.hash(fact),
+        claim: StakeClaim {
+            order: 0,
+            created: meta.created,
+            id: meta.key.id().clone(),
+            value: 0,
+        },
+    })
 }
 
 /// Translates a Gateway or a ListenerSet: the hosts and ports of its listeners.

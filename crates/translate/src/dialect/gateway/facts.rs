@@ -38,8 +38,16 @@ pub(crate) enum GatewayFact<'a> {
     RoutesOf(&'a str, &'a str),
     /// The seat of the namespaces of others than a Service whose routes have it as a parent.
     CallersOf(&'a str),
-    /// The Gateways that take routes which name no parent.
-    Defaults,
+    /// The seat of the Gateways of a namespace that take routes which name no parent.
+    Defaults(&'a str),
+    /// The seat of the listeners by which routes enter a host that those do not name, by the age of
+    /// what enters it there.
+    EnteredSeat(&'a str),
+    /// The seat of the same of the objects of a namespace, each of them once.
+    EntrySeat(&'a str, &'a str),
+    /// The answer of a listener of an object, or of a Gateway to ListenerSets by no name, to the
+    /// objects of a namespace. It is kept for a batch, and is nothing that is read.
+    Taken(ObjectKind, &'a str, &'a str, &'a str),
     /// The time since which an object claims a host.
     Claim(&'a str, &'a str),
     /// The seat of who says what is spoken at a port of a Gateway; set for one of UDP.
@@ -48,14 +56,21 @@ pub(crate) enum GatewayFact<'a> {
     HostSeat(&'a str, (u16, u8), &'a str),
     /// The seat of the listeners with TLS whose hosts are below a pattern at a port of a Gateway.
     BelowSeat(&'a str, u16, &'a str),
-    /// The seat of the Gateway for a host at a socket that Gateways share.
-    SharedSeat(&'a str, &'a str),
+    /// The seat of the ListenerSet of a namespace for a host at a port of a Gateway.
+    SetSeat(&'a str, (u16, u8), &'a str, &'a str),
+    /// The seat of the Gateway for a host at a socket that Gateways share: of those of a namespace,
+    /// or of all by none.
+    SharedSeat(&'a str, &'a str, &'a str),
+    /// The seat of the namespace that has a host which objects with listeners of others claim too.
+    OwnerSeat(&'a str),
     /// The seat of the routes that are attached to a listener, of which the number is told.
     Attached(ObjectKind, &'a str, &'a str),
     /// The seat of the ListenerSets that are attached to a Gateway.
     Sets(&'a str),
     /// The seat of the ports of a Gateway and its ListenerSets that are used, each once.
     Ports(&'a str),
+    /// The seat of those of them that listeners of ListenerSets of a namespace have.
+    PortsOf(&'a str, &'a str),
     /// The seat of a Gateway that has an authority by which clients are verified at a port, or at
     /// all ports of which it says nothing else, by 0.
     Verified(&'a str, u16),
@@ -141,10 +156,6 @@ fn touch_gateway(hasher: &FactHasher, key: &ObjectKey, states: States<'_>, facts
     if is_other || tls(old) != tls(new) {
         facts.push(hasher.fact(GatewayFact::Tls(id)));
     }
-    let takes_all = |gateway: Option<&Gateway>| gateway.is_some_and(is_default);
-    if takes_all(old) || takes_all(new) {
-        facts.push(hasher.fact(GatewayFact::Defaults));
-    }
     touch_listeners(hasher, key, states, is_other, facts);
 }
 
@@ -198,16 +209,10 @@ fn is_same_to_routes(old: &Listener, new: &Listener) -> bool {
 
 /// The facts under which an object is found that is not found by its key alone.
 pub(crate) fn found_under(hasher: &FactHasher, object: &Object, add: &mut dyn FnMut(u64)) {
-    match object {
-        Object::ReferenceGrant(grant) => {
-            for fact in granted(hasher, grant) {
-                add(fact);
-            }
+    if let Object::ReferenceGrant(grant) = object {
+        for fact in granted(hasher, grant) {
+            add(fact);
         }
-        Object::Gateway(gateway) if is_default(gateway) => {
-            add(hasher.fact(GatewayFact::Defaults));
-        }
-        _ => {}
     }
 }
 
@@ -241,7 +246,6 @@ fn gateway_frame(gateway: &Gateway) -> impl PartialEq + use<'_> {
         &spec.class,
         &spec.allowed_listeners,
         own_parameters(gateway),
-        is_default(gateway),
     )
 }
 

@@ -9,22 +9,18 @@ use myriad_model::host::Pattern;
 use myriad_model::{Host, Name};
 
 use super::allowed;
-use super::attach::{ParentAnswer, attach};
-use super::entity::{host_of, hostname, terminates};
-use super::facts::GatewayFact;
+use super::entity::{host_of, terminates};
+use super::entries::{self, EnteredListener};
 use super::ports::{self, Placement};
 use super::standing::{self, GatewayStanding, Mode};
 use crate::dialect::istio::End;
 use crate::engine::{PortSpeech, Reader};
-use crate::resolve::names::{broader, written};
+use crate::resolve::names::{each_broader, written};
 use crate::resolve::{Above, Claim, Claims, Deed, EVERYBODY, Namespaces};
 
-/// The most routes below the listeners of others that a host reads, the oldest first: it need not
-/// know all of them to know whose it is.
-const ROUTES_READ_MAX: usize = 64;
-
 /// The most objects with listeners for one host that are looked at, the oldest first. There are so
-/// many for hosts that nobody names alone: any other one is had by one Gateway at each socket.
+/// many for hosts that nobody names, and hardly for any other: of each namespace that is had by one
+/// Gateway at each socket.
 const ENTITIES_READ_MAX: usize = 256;
 
 /// A Gateway or a ListenerSet on a host.
@@ -61,7 +57,7 @@ impl Entrant {
 /// The Gateways and ListenerSets on a host that the proxies of the view serve, the oldest first.
 pub(crate) fn gather(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Entrant> {
     let mut found: Vec<Entrant> = Vec::new();
-    for key in oldest_entities(reader, host, &claims.entities) {
+    for key in oldest_entities(reader, host, claims) {
         let Ok(standing) = standing::of(reader, &key) else {
             continue;
         };
@@ -84,29 +80,41 @@ pub(crate) fn gather(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> V
             });
         }
     }
-    for key in oldest_routes(reader, host, &claims.routes) {
-        add_route(reader, host, &key, &mut found);
+    if !claims.routes.is_empty() {
+        for entered in entries::find(reader, host, claims) {
+            add(&mut found, entered);
+        }
     }
     found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
     found
 }
 
-/// The routes with the oldest claims to a host among some, none of which is opened.
-fn oldest_routes(reader: &Reader<'_>, host: &Host, keys: &[ObjectKey]) -> Vec<ObjectKey> {
-    let claims = by_age(reader, host, keys).into_iter();
-    let claims = claims.take(ROUTES_READ_MAX);
-    claims.map(|claim| claim.key).collect()
-}
-
-/// The same of objects with listeners. Of those for hosts that nobody names the ones go first that
-/// may answer for them.
-fn oldest_entities(reader: &Reader<'_>, host: &Host, keys: &[ObjectKey]) -> Vec<ObjectKey> {
+/// The objects with listeners that have the oldest claims to a host. Those go first whose namespace
+/// may well have it: it has proven that, or any claim that is the oldest. Of those for hosts that
+/// nobody names it is the ones that may answer for them.
+fn oldest_entities(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<ObjectKey> {
+    let keys = &claims.entities;
     if keys.len() <= ENTITIES_READ_MAX {
         return keys.to_vec();
     }
     let is_any = host.pattern() == Pattern::Any;
+    let proven = match reader.settings().host_proof {
+        Some(_) if !is_any => reader.proven_by(host),
+        _ => None,
+    };
+    let all = claims.ids();
+    let all = all.filter_map(|(kind, id)| reader.claim_of(kind, id, host));
+    let oldest = all.min_by(|a, b| a.age().cmp(&b.age()));
     let mut claims = by_age(reader, host, keys);
-    claims.sort_by_key(|claim| is_any && !may_be_unnamed(reader, claim.key.namespace()));
+    claims.sort_by_key(|claim| {
+        let namespace = claim.key.namespace();
+        let may_have_it = proven.as_deref() == Some(namespace)
+            || oldest.as_ref().is_some_and(|it| it.is_of(namespace));
+        match is_any {
+            true => !may_be_unnamed(reader, namespace),
+            false => !may_have_it,
+        }
+    });
     claims.truncate(ENTITIES_READ_MAX);
     claims.into_iter().map(|claim| claim.key).collect()
 }
@@ -121,10 +129,11 @@ fn by_age(reader: &Reader<'_>, host: &Host, keys: &[ObjectKey]) -> Vec<Claim> {
 }
 
 /// The finding about the oldest of the objects with listeners for a host that are beyond the bound.
-pub(crate) fn overlooked(reader: &Reader<'_>, host: &Host) -> Option<Finding> {
-    let keys = &reader.claims().entities;
+pub(crate) fn overlooked(reader: &mut Reader<'_>, host: &Host) -> Option<Finding> {
+    let claims = reader.claims();
+    let keys = &claims.entities;
     let count = keys.len().checked_sub(ENTITIES_READ_MAX)?;
-    let read = oldest_entities(reader, host, keys);
+    let read = oldest_entities(reader, host, &claims);
     let claims = by_age(reader, host, keys).into_iter();
     let first = claims
         .map(|claim| claim.key)
@@ -143,41 +152,15 @@ pub(crate) fn overlooked(reader: &Reader<'_>, host: &Host) -> Option<Finding> {
     ))
 }
 
-/// Adds the objects by whose listeners a route has a host that they do not name.
-fn add_route(reader: &mut Reader<'_>, host: &Host, key: &ObjectKey, found: &mut Vec<Entrant>) {
-    let Some(route) = reader.route_itself(key) else {
-        return;
-    };
-    let mut written = route.hostnames().iter();
-    let is_written = written.any(|text| hostname(text).as_ref() == Ok(host));
-    let of_route = match is_written {
-        true => reader.claim(route.meta(), host),
-        false => Claim::new(route.meta(), None),
-    };
-    for attachment in attach(reader, &route) {
-        let ParentAnswer::Taken(taken) = attachment.answer else {
-            continue;
-        };
-        for attached in taken.into_iter().filter(|it| it.hosts.contains(host)) {
-            let standing = attached.standing;
-            if !standing.is_served(reader) {
-                continue;
-            }
-            let Ok(place) = ports::find(reader, &standing, attached.at) else {
-                continue;
-            };
-            if place.host == *host || !is_named(&place) {
-                continue;
-            }
-            let meta = standing.entity.meta();
-            let claim = reader.noted_api_claim(meta, &place.host).by(&of_route);
-            let entry = entry(attached.at, place);
-            add(found, standing, claim, entry);
-        }
-    }
-}
-
-fn add(found: &mut Vec<Entrant>, standing: GatewayStanding, claim: Claim, entry: HostListener) {
+/// Adds a listener by which routes enter a host to its object.
+fn add(found: &mut Vec<Entrant>, entered: EnteredListener) {
+    let EnteredListener {
+        standing,
+        claim,
+        at,
+        place,
+    } = entered;
+    let entry = entry(at, place);
     let key = standing.entity.key();
     let known = found.iter_mut().find(|it| it.standing.entity.key() == key);
     match known {
@@ -330,29 +313,25 @@ pub(crate) fn needs_domain(
 }
 
 /// Whether another listener of the same Gateway stands between a listener and a host, whose routes
-/// alone answer for it then.
+/// alone answer for it then. That of others for the host itself does not have it, and one for a
+/// wildcard takes no host that is older.
 fn is_governed(
     reader: &mut Reader<'_>,
     host: &Host,
     entrant: &Entrant,
     entry: &HostListener,
 ) -> bool {
-    let gateway = entrant.standing.entity.gateway_id();
     let listeners = entrant.standing.entity.listeners();
     let Some(port) = listeners.get(entry.at).map(|listener| listener.port) else {
         return false;
     };
-    let mut between = vec![host.clone()];
-    between.extend(
-        broader(host)
-            .into_iter()
-            .take_while(|it| *it != entry.cover),
-    );
+    let above = each_broader(host).take_while(|it| *it != entry.cover);
+    let between: Vec<Host> = std::iter::once(host.clone()).chain(above).collect();
     let mut is_governed = false;
     for pattern in &between {
-        let place = (port, entry.speech as u8);
-        let seat = reader.hash(GatewayFact::HostSeat(&gateway, place, pattern.as_str()));
-        is_governed |= reader.seat(seat).is_some();
+        let place = ((port, entry.speech as u8), pattern);
+        let since = (pattern != host).then(|| entrant.claim.since());
+        is_governed |= ports::governs(reader, &entrant.standing, place, since);
     }
     is_governed
 }

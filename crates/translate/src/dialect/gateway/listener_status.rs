@@ -44,7 +44,7 @@ pub(crate) fn judge(
     let blank = Listener::default();
     let listener = entity.listeners().get(at).unwrap_or(&blank);
     let (kinds, has_other_kinds) = allowed::kinds(listener);
-    let placed = ports::find(reader, standing, at);
+    let placed = ports::find_owned(reader, standing, at);
     let conflict = placed.as_ref().err().and_then(conflict_of);
     let mut refusal = placed.as_ref().err().map(|it| explain(it, listener));
     let (unresolved, is_shown) = unresolved(reader, standing, listener);
@@ -72,6 +72,7 @@ pub(crate) fn judge(
     let findings = [
         match &placed {
             Err(Fault::Unclaimable(host)) => Some(kept_off(reader, entity, at, host)),
+            Err(Fault::Foreign(_)) => None, // The host tells it.
             _ => told(entity, (at, listener), &refusal),
         },
         told(entity, (at, listener), &unresolved),
@@ -166,7 +167,7 @@ fn conflicted(conflict: Option<&'static str>) -> ObjectCondition {
 fn conflict_of(fault: &Fault) -> Option<&'static str> {
     match fault {
         Fault::ProtocolConflict => Some("ProtocolConflict"),
-        Fault::HostnameConflict => Some("HostnameConflict"),
+        Fault::HostnameConflict | Fault::Foreign(_) => Some("HostnameConflict"),
         Fault::Protocol
         | Fault::Hostname(_)
         | Fault::Tls
@@ -194,6 +195,11 @@ fn explain(fault: &Fault, listener: &Listener) -> (&'static str, String) {
         }
         Fault::HostnameConflict => {
             let message = format!("has port {port}, where another listener has the same hostname");
+            ("HostnameConflict", message)
+        }
+        Fault::Foreign(host) => {
+            let what = written(host);
+            let message = format!("has hostname {what}, which another namespace has");
             ("HostnameConflict", message)
         }
         Fault::Unclaimable(host) => {

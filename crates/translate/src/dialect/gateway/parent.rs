@@ -16,9 +16,9 @@ use super::judgement::Judgement;
 use super::route::RouteObject;
 use super::standing::Mode;
 use super::tenants::Mesh;
-use super::{callers, rules, streams};
+use super::{callers, entries, rules, streams};
 use crate::engine::{Output, Reader, Unit};
-use crate::resolve::losers::unclaimable;
+use crate::resolve::losers::unclaimable_by;
 use crate::resolve::notes;
 use crate::resolve::upstream::PortFound;
 
@@ -71,6 +71,7 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     output.findings.extend(notes(key, route.notes()));
     output.findings.extend(judged.findings);
     output.findings.extend(attach::hosts_of(&route).1);
+    output.findings.extend(attach::beyond(reader, &route));
     output.statuses.push(Status {
         object: key.clone(),
         generation: route.generation(),
@@ -100,26 +101,38 @@ pub(crate) fn judge(
     }
 }
 
-/// Adds the hosts that a route claims at a listener which names broader ones, where the proxies of
-/// the view are those of all Gateways.
+/// Adds the hosts that a route claims at a listener which names broader ones, where its Gateway
+/// shares its proxies. Nobody claims a host by a listener whose namespace may not.
 fn claim(reader: &mut Reader<'_>, route: &RouteObject, attached: &Attached, output: &mut Output) {
     let standing = &attached.standing;
     let Some(Ok(own)) = attached.listener().map(host_of) else {
         return;
     };
-    if standing.mode != Mode::Shared || !standing.is_served(reader) {
+    if standing.mode != Mode::Shared {
         return;
     }
-    output.is_concerned = true;
+    let is_served = standing.is_served(reader);
+    output.is_concerned |= is_served;
     for host in attached.hosts.iter().filter(|host| **host != own) {
         if *host == Host::any() {
             continue;
         }
-        if standing.may_claim(reader, host) {
+        let may_claim = standing.may_claim(reader, host);
+        if may_claim {
+            // Seats are those of all views.
+            let stakes = entries::stakes(reader, route, attached, (&own, host));
+            output.stakes.extend(stakes);
+        }
+        if !is_served {
+            continue;
+        }
+        if may_claim {
             output.needs.push(Unit::host_of(host.clone()));
         } else {
             let field = "spec.hostnames".to_owned();
-            let finding = unclaimable(route.key(), field, host, reader.settings());
+            // Whoever has the listener would have the host, not who writes the route.
+            let whose = (standing.entity.key().namespace(), host);
+            let finding = unclaimable_by(route.key(), field, whose, reader.settings());
             output.findings.push(finding);
         }
     }

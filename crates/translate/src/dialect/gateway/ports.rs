@@ -11,10 +11,11 @@ use myriad_model::{Host, Name};
 
 use super::entity::{Entity, host_of, terminates};
 use super::facts::GatewayFact;
+use super::realm::{is_owned_apart, realm};
 use super::route::speech_of;
 use super::standing::{GatewayStanding, Mode};
 use crate::engine::{
-    CROWD_MIN, Claimed, PortClaim, PortKey, PortSpeech, Reader, Stake, StakeClaim,
+    CROWD_MIN, Claimed, PortClaim, PortKey, PortSpeech, Reader, Stake, StakeClaim, namespace_of,
 };
 use crate::resolve::names::broader;
 use crate::settings::Settings;
@@ -23,10 +24,14 @@ use crate::settings::Settings;
 /// that its ListenerSets have had for longest.
 pub(crate) const PORTS_OF_GATEWAY_MAX: usize = 128;
 
+/// The most of them that the ListenerSets of one namespace have, unless it is the Gateway's own: so
+/// there are some left for others.
+pub(crate) const PORTS_OF_NAMESPACE_MAX: usize = 96;
+
 /// The bit of a number of UDP, beside the number.
 const UDP: u32 = 1 << 16;
 
-const _: () = assert!(PORTS_OF_GATEWAY_MAX >= CROWD_MIN);
+const _: () = assert!(PORTS_OF_GATEWAY_MAX >= CROWD_MIN && PORTS_OF_NAMESPACE_MAX >= CROWD_MIN);
 
 /// The socket that a listener is a part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub(crate) enum Fault {
     Port(String),
     /// Its namespace may not claim its host.
     Unclaimable(Host),
+    /// Its host belongs to another namespace.
+    Foreign(Host),
 }
 
 /// A listener that is a part of a socket.
@@ -81,11 +88,7 @@ impl Socket {
 ///
 /// # Errors
 /// Why it has none.
-pub(crate) fn alone(
-    listener: &Listener,
-    mode: Mode,
-    settings: &Settings,
-) -> Result<Placement, Fault> {
+fn alone(listener: &Listener, mode: Mode, settings: &Settings) -> Result<Placement, Fault> {
     let speech = speech_of(&listener.protocol).ok_or(Fault::Protocol)?;
     let host = host_of(listener).map_err(|error| Fault::Hostname(error.to_string()))?;
     let is_passed_on = speech == PortSpeech::Tls && !terminates(listener);
@@ -207,10 +210,13 @@ fn among_own(
             return Err(Fault::ProtocolConflict);
         }
     }
-    match beside.is_doubled(port, place.speech, &place.host) {
-        true => Err(Fault::HostnameConflict),
-        false => Ok(place),
+    if beside.is_doubled(port, place.speech, &place.host) {
+        // No seat tells whoever reads this listener alone that the other one is gone.
+        let key = entity.key();
+        reader.read(GatewayFact::Listeners(key.kind, key.id()));
+        return Err(Fault::HostnameConflict);
     }
+    Ok(place)
 }
 
 /// The claims of an object with listeners to seats, of those of its listeners that are valid.
@@ -236,18 +242,26 @@ pub(crate) fn stakes(reader: &mut Reader<'_>, standing: &GatewayStanding) -> Vec
             seat,
             claim: claim.clone(),
         });
+        let realm = realm(reader.settings(), standing, &place.host);
+        if entity.is_set() && !realm.is_empty() {
+            let fact = GatewayFact::SetSeat(&gateway, (port, speech), host, realm);
+            let seat = reader.hash(fact);
+            let claim = claim.clone();
+            stakes.push(Stake { seat, claim });
+        }
         if place.speech == PortSpeech::Tls {
             stakes.extend(below(reader, (&gateway, port), &place.host, &claim));
         }
         if standing.mode == Mode::Shared {
-            // Which of several Gateways has a host at a socket that they share.
+            // Which of several Gateways has a host at a socket that they share, of those that
+            // the owner of the host has there.
             let of_gateway = StakeClaim {
                 order: 0,
                 id: gateway.clone(),
                 ..claim
             };
             let socket = place.socket.name();
-            let seat = reader.hash(GatewayFact::SharedSeat(socket.as_str(), host));
+            let seat = reader.hash(GatewayFact::SharedSeat(socket.as_str(), host, realm));
             stakes.push(Stake {
                 seat,
                 claim: of_gateway,
@@ -255,6 +269,22 @@ pub(crate) fn stakes(reader: &mut Reader<'_>, standing: &GatewayStanding) -> Vec
         }
     }
     stakes
+}
+
+/// The place of a listener, as its status has it: hosts have said by then whose they are.
+///
+/// # Errors
+/// Why it has none.
+pub(crate) fn find_owned(
+    reader: &mut Reader<'_>,
+    standing: &GatewayStanding,
+    at: usize,
+) -> Result<Placement, Fault> {
+    let place = find(reader, standing, at)?;
+    match is_owned_apart(reader, standing, &place.host, false) {
+        true => Err(Fault::Foreign(place.host)),
+        false => Ok(place),
+    }
 }
 
 /// The claims of a listener with TLS by which those with broader hosts at its port know of it.
@@ -299,14 +329,37 @@ pub(crate) fn use_of(reader: &mut Reader<'_>, standing: &GatewayStanding) -> Vec
         };
         let own = port_claim(reader, entity, listener, place.speech);
         let seat = port_seat(reader, &gateway, listener.port, place.speech);
-        if reader.seat(seat).as_ref() == Some(&own) {
-            stakes.push(Stake {
-                seat: reader.hash(GatewayFact::Ports(&gateway)),
-                claim: use_claim(own, listener.port, place.speech),
-            });
+        if reader.seat(seat).as_ref() != Some(&own) {
+            continue;
+        }
+        let claim = use_claim(own, listener.port, place.speech);
+        let own_share = share_of(reader, &gateway, &claim);
+        stakes.extend(own_share.map(|seat| Stake {
+            seat,
+            claim: claim.clone(),
+        }));
+        if is_within_share(reader, &gateway, &claim) {
+            let seat = reader.hash(GatewayFact::Ports(&gateway));
+            stakes.push(Stake { seat, claim });
         }
     }
     stakes
+}
+
+/// The seat of the ports of a Gateway that the namespace of a claim to one has; none where that is
+/// the Gateway's own.
+fn share_of(reader: &Reader<'_>, gateway: &str, claim: &StakeClaim) -> Option<u64> {
+    // As [`known_as`] writes it.
+    let (_, id) = claim.id.split_once(' ')?;
+    let namespace = namespace_of(id);
+    let is_other = namespace != namespace_of(gateway);
+    is_other.then(|| reader.hash(GatewayFact::PortsOf(gateway, namespace)))
+}
+
+/// Whether a claim to a port of a Gateway is among those that its namespace may have there.
+fn is_within_share(reader: &mut Reader<'_>, gateway: &str, claim: &StakeClaim) -> bool {
+    let seat = share_of(reader, gateway, claim);
+    seat.is_none_or(|seat| reader.is_within(seat, claim, PORTS_OF_NAMESPACE_MAX))
 }
 
 /// The ports that the proxies of a Gateway have, and whether each is of UDP.
@@ -365,17 +418,13 @@ pub(crate) fn find(
     }
     let place = place?;
     let gateway = entity.gateway_id();
-    let own = known_as(entity, listener);
     let seat = port_seat(reader, &gateway, listener.port, place.speech);
     let of_port = reader.seat(seat);
     let spoken = of_port.as_ref().map(|claim| claim.value);
     if spoken.is_some_and(|spoken| spoken != place.speech as u32) {
         return Err(Fault::ProtocolConflict);
     }
-    let port = (listener.port, place.speech as u8);
-    let seat = reader.hash(GatewayFact::HostSeat(&gateway, port, place.host.as_str()));
-    let holder = reader.seat(seat);
-    if holder.is_some_and(|holder| *holder.id != *own) {
+    if is_taken(reader, standing, listener, &place) {
         return Err(Fault::HostnameConflict);
     }
     match (standing.mode, of_port) {
@@ -383,6 +432,10 @@ pub(crate) fn find(
         (Mode::Dedicated, Some(of_port)) => {
             let seat = reader.hash(GatewayFact::Ports(&gateway));
             let claim = use_claim(of_port, listener.port, place.speech);
+            if !is_within_share(reader, &gateway, &claim) {
+                let why = format!("its namespace has {PORTS_OF_NAMESPACE_MAX} others there");
+                return Err(Fault::Port(why));
+            }
             if !reader.is_within(seat, &claim, PORTS_OF_GATEWAY_MAX) {
                 let why = format!("its Gateway has {PORTS_OF_GATEWAY_MAX} others");
                 return Err(Fault::Port(why));
@@ -391,6 +444,51 @@ pub(crate) fn find(
         (Mode::Dedicated, None) => {}
     }
     Ok(place)
+}
+
+/// Whether another listener of its Gateway has the host of a listener at its port: one of the
+/// Gateway itself, or of an older ListenerSet.
+fn is_taken(
+    reader: &mut Reader<'_>,
+    standing: &GatewayStanding,
+    listener: &Listener,
+    place: &Placement,
+) -> bool {
+    let entity = &standing.entity;
+    let (gateway, own) = (entity.gateway_id(), known_as(entity, listener));
+    let (port, host) = ((listener.port, place.speech as u8), place.host.as_str());
+    let seat = reader.hash(GatewayFact::HostSeat(&gateway, port, host));
+    let mut other = reader.seat(seat).filter(|holder| *holder.id != *own);
+    let realm = realm(reader.settings(), standing, &place.host);
+    if other.as_ref().is_some_and(|it| it.order > 0) && !realm.is_empty() {
+        let seat = reader.hash(GatewayFact::SetSeat(&gateway, port, host, realm));
+        other = reader.seat(seat).filter(|holder| *holder.id != *own);
+    }
+    other.is_some()
+}
+
+/// Whether a listener of a Gateway has a host at a port, by what is spoken there, so that none of
+/// an object for broader hosts answers for it: one of the Gateway itself or of the object's
+/// namespace, or, of others, one that has had it since before a time, where there is one.
+pub(crate) fn governs(
+    reader: &mut Reader<'_>,
+    standing: &GatewayStanding,
+    (port, host): ((u16, u8), &Host),
+    since: Option<i64>,
+) -> bool {
+    let gateway = standing.entity.gateway_id();
+    let seat = reader.hash(GatewayFact::HostSeat(&gateway, port, host.as_str()));
+    let Some(holder) = reader.seat(seat) else {
+        return false;
+    };
+    let realm = realm(reader.settings(), standing, host);
+    let is_older = since.is_some_and(|since| holder.created < since);
+    if holder.order == 0 || realm.is_empty() || is_older {
+        return true;
+    }
+    let fact = GatewayFact::SetSeat(&gateway, port, host.as_str(), realm);
+    let seat = reader.hash(fact);
+    reader.seat(seat).is_some()
 }
 
 /// Whether another listener of its Gateway that goes before it, or of its own object, speaks
@@ -435,7 +533,8 @@ fn share(
         return Ok(());
     }
     let (socket, host) = (place.socket.name(), place.host.as_str());
-    let seat = reader.hash(GatewayFact::SharedSeat(socket.as_str(), host));
+    let realm = realm(reader.settings(), standing, &place.host);
+    let seat = reader.hash(GatewayFact::SharedSeat(socket.as_str(), host, realm));
     let holder = reader.seat(seat);
     let gateway = standing.entity.gateway_id();
     match holder.is_some_and(|holder| holder.id != gateway) {
@@ -444,14 +543,17 @@ fn share(
     }
 }
 
-/// Whether a Gateway is the one that has a host at a socket that Gateways share.
+/// Whether a Gateway is the one that has a host at a socket that Gateways share, in every view.
 pub(crate) fn has_shared(
     reader: &mut Reader<'_>,
     standing: &GatewayStanding,
     socket: &Name,
     host: &Host,
 ) -> bool {
-    let seat = reader.hash(GatewayFact::SharedSeat(socket.as_str(), host.as_str()));
+    let realm = realm(reader.settings(), standing, host);
+    let fact = GatewayFact::SharedSeat(socket.as_str(), host.as_str(), realm);
+    let seat = reader.hash(fact);
     let holder = reader.seat(seat);
-    holder.is_some_and(|holder| holder.id == standing.entity.gateway_id())
+    let is_first = holder.is_some_and(|holder| holder.id == standing.entity.gateway_id());
+    is_first && !is_owned_apart(reader, standing, host, true)
 }

@@ -50,13 +50,13 @@ impl Reader<'_> {
         RouteObject::of(&object)
     }
 
-    /// The Gateways that take routes which name no parent, in no order that has a meaning.
-    pub fn default_gateways(&mut self) -> Vec<ObjectKey> {
-        let fact = self.read(GatewayFact::Defaults);
-        self.collect(fact, |object| match object {
-            Object::Gateway(gateway) => Some(gateway.meta.key.clone()),
-            _ => None,
-        })
+    /// The oldest Gateways of a namespace that take routes which name no parent, as many as are
+    /// asked for.
+    pub fn default_gateways(&mut self, namespace: &str, max: usize) -> Vec<ObjectKey> {
+        let seat = self.hash(GatewayFact::Defaults(namespace));
+        let claims = self.first_claims(seat, max).into_iter();
+        let keys = claims.map(|claim| ObjectKey::from_id(ObjectKind::Gateway, claim.id));
+        keys.collect()
     }
 
     /// A namespace with its labels; none where nobody has told of it.

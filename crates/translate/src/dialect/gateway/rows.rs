@@ -11,8 +11,9 @@ use super::entity::terminates;
 use super::facts::GatewayFact;
 use super::parent::judge;
 use super::ports::{self, Socket};
+use super::realm::is_owned_apart;
 use super::route::RouteObject;
-use super::standing;
+use super::standing::{self, GatewayStanding};
 use super::tenants::{RouteTenant, Section};
 use super::{rules, streams};
 use crate::engine::{Output, PortKey, PortSpeech, Reader, Unit, UnitKey};
@@ -35,8 +36,13 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
             let Some(section) = section(reader, &attached) else {
                 continue;
             };
-            let gateway = attached.standing.gateway.meta.key.clone();
-            let sections = groups.entry((gateway, attached.hosts)).or_default();
+            let (standing, mut hosts) = (attached.standing, attached.hosts);
+            hosts.retain(|host| may_answer(reader, &standing, host));
+            if hosts.is_empty() {
+                continue;
+            }
+            let gateway = standing.gateway.meta.key.clone();
+            let sections = groups.entry((gateway, hosts)).or_default();
             if !sections.contains(&section) {
                 sections.push(section);
             }
@@ -71,16 +77,26 @@ fn is_of_ports(route: &RouteObject) -> bool {
     matches!(route, RouteObject::Tcp(_) | RouteObject::Udp(_))
 }
 
-/// The part of a socket by which a route is entered on the proxies of the view.
-fn section(reader: &Reader<'_>, attached: &Attached) -> Option<Section> {
+/// The part of a socket by which a route is entered on the proxies of the view, where its listener
+/// has an effect.
+fn section(reader: &mut Reader<'_>, attached: &Attached) -> Option<Section> {
     let standing = &attached.standing;
     let listener = attached.listener()?;
-    ports::alone(listener, standing.mode, reader.settings()).ok()?;
-    standing.is_served(reader).then(|| Section {
+    if !standing.is_served(reader) {
+        return None;
+    }
+    ports::find(reader, standing, attached.at).ok()?;
+    Some(Section {
         name: standing.entity.section(listener),
         port: listener.port,
         terminates: terminates(listener),
     })
+}
+
+/// Whether an object with listeners may answer for a host. Rows for one of another namespace would
+/// never be asked, and be in the way of those that are.
+fn may_answer(reader: &mut Reader<'_>, standing: &GatewayStanding, host: &Host) -> bool {
+    standing.may_claim(reader, host) && !is_owned_apart(reader, standing, host, false)
 }
 
 /// Translates the destination of all that comes to a port.

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use myriad_api::gateway::BackendRef;
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::{Draft, Host, Label, Name, Origin, Route, Underscores};
 
 use super::backend::{self, BackendAsker};
@@ -38,6 +39,7 @@ use crate::engine::{Output, Reader};
 use crate::regex::Regexes;
 use kit::RuleKit;
 use plan::PlannedRule;
+use redirect::PORTS_MAX;
 use written::WrittenRule;
 
 /// Adds the routes of an HTTPRoute or a GRPCRoute at a group of sections, and names the upstreams
@@ -61,8 +63,26 @@ pub(crate) fn build(reader: &mut Reader<'_>, tenant: &RouteTenant, output: &mut 
         by_port: by_port(tenant),
     };
     for (number, rule) in rules.into_iter().enumerate() {
+        if tenant.gateway.is_some() && group.keeps_ports(&rule) {
+            let finding = many_ports(key, number, group.by_port.len());
+            output.findings.push(finding);
+        }
         group.add(number, rule, output);
     }
+}
+
+/// The finding about a redirect without a port at more ports than each have rows of their own.
+fn many_ports(key: &ObjectKey, number: usize, count: usize) -> Finding {
+    Finding::new(
+        Severity::Warning,
+        key,
+        format!("spec.rules[{number}]"),
+        format!(
+            "leads clients to the port of the listener, of which there are {count}, more than \
+             {PORTS_MAX}: they are led to the port that their requests name"
+        ),
+        "name a port or a scheme, or sections of the parent with fewer ports",
+    )
 }
 
 /// Says what is wrong with the rules of an object, whoever its parents are: at gateways, or in the
@@ -86,6 +106,8 @@ fn plan_all(
     asking: BackendAsker<'_>,
 ) -> Vec<PlannedRule> {
     let (settings, key) = (reader.settings(), route.key());
+    // The operator answers for all endpoints, and a sidecar has its workload for its only client.
+    let is_own = asking.mesh.is_some() || *settings.gateway_namespace == *key.namespace();
     let mut find = |reference: &BackendRef, used: BackendUse| {
         backend::resolve(reader, key, reference, used, asking)
     };
@@ -100,7 +122,11 @@ fn plan_all(
     let rules = rules.map(|(number, rule)| {
         let name = rule.name.map_or_else(|| number.to_string(), str::to_owned);
         let seed = format!("{}/{}/{name}", route.word(), key.id());
-        plan::read(&rule, &seed, &mut kit)
+        let mut planned = plan::read(&rule, &seed, &mut kit);
+        if !is_own {
+            planned.keep_client(key.namespace());
+        }
+        planned
     });
     rules.collect()
 }
@@ -141,21 +167,26 @@ struct RouteGroup<'a> {
 }
 
 impl RouteGroup<'_> {
+    /// Whether a rule leads clients to the port of the listener, of which there are too many.
+    fn keeps_ports(&self, rule: &PlannedRule) -> bool {
+        rule.action.is_by_port() && self.by_port.len() > PORTS_MAX
+    }
+
     /// Adds the routes of a rule. Where it leads clients to the port of the listener, there are
-    /// some for each port.
+    /// some for each port, unless there are too many.
     fn add(&self, number: usize, rule: PlannedRule, output: &mut Output) {
         let name = rule.name.as_ref().map(|name| format!(":{name}"));
         let name = name.unwrap_or_default();
-        let everywhere = [(0, self.listeners.clone(), name.clone())];
-        let places: Vec<(u16, Arc<[Name]>, String)> = match rule.action.is_by_port() {
+        let is_by_port = rule.action.is_by_port() && !self.keeps_ports(&rule);
+        let places: Vec<(Option<u16>, Arc<[Name]>, String)> = match is_by_port {
             true => {
                 let by_port = self.by_port.iter();
                 let place = |(port, listeners): (&u16, &Arc<[Name]>)| {
-                    (*port, listeners.clone(), format!("{name}@{port}"))
+                    (Some(*port), listeners.clone(), format!("{name}@{port}"))
                 };
                 by_port.map(place).collect()
             }
-            false => everywhere.into(),
+            false => vec![(None, self.listeners.clone(), name)],
         };
         let places: Vec<_> = places
             .into_iter()

@@ -84,8 +84,7 @@ pub(crate) fn of(reader: &mut Reader<'_>, key: &ObjectKey) -> Result<GatewayStan
             return Err(Unserved::Foreign);
         }
         let allowed = gateway.spec.allowed_listeners.as_ref();
-        let (own, namespace) = (gateway.meta.key.namespace(), key.namespace());
-        if !takes_sets_of(reader, allowed, own, namespace) {
+        if !takes_sets_of(reader, allowed, &gateway.meta.key, key.namespace()) {
             return Err(Unserved::NotAllowed);
         }
     }

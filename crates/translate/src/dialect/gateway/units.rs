@@ -145,7 +145,8 @@ pub(crate) fn newly(old: &Object, new: &Object) -> Option<NewlyClaimed> {
         (Object::ListenerSet(old), Object::ListenerSet(new)) => old.spec.parent == new.spec.parent,
         _ => {
             let (old, new) = (RouteObject::of(old)?, RouteObject::of(new)?);
-            old.parents() == new.parents()
+            let is_newly_default = new.uses_defaults() && !old.uses_defaults();
+            old.parents() == new.parents() && !is_newly_default
         }
     };
     let hosts = NewlyClaimed::new(claimed_hosts(old), claimed_hosts(new), |_| is_same);

@@ -23,6 +23,12 @@ impl Reader<'_> {
         self.around.allowances.slots.is_beyond(name)
     }
 
+    /// Whether authorities of several objects are together more than their namespace may have. As
+    /// above.
+    pub fn is_joined_beyond(&self, name: &str) -> bool {
+        self.around.allowances.joined.is_beyond(name)
+    }
+
     /// The amount that a subset of a port counts for by `read`, read once for all that stand in a
     /// row. It must not look at the subset, nor at the view.
     pub fn weigh_once(

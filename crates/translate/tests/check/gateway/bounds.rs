@@ -13,6 +13,9 @@ use crate::{render, world};
 /// The most ports of one Gateway.
 const PORTS_MAX: usize = 128;
 
+/// The most of them that one namespace has.
+const PORTS_OF_NAMESPACE_MAX: usize = 96;
+
 /// The most routes of a namespace for one Service.
 const ROUTES_MAX: usize = 64;
 
@@ -30,11 +33,11 @@ namespace: infra, name: own}}
 ";
 
 /// A ListenerSet with 60 listeners, from a port on.
-fn set(name: &str, year: u32, from: u16) -> String {
+fn set((namespace, name): (&str, &str), year: u32, from: u16) -> String {
     let listener = |port: u16| format!("  - {{name: p{port}, port: {port}, protocol: HTTP}}\n");
     let listeners: String = (from..from + 60).map(listener).collect();
     let spec = format!("  parentRef: {{name: edge, namespace: infra}}\n  listeners:\n{listeners}");
-    object_of("ListenerSet", ("shop", name), year, &spec)
+    object_of("ListenerSet", (namespace, name), year, &spec)
 }
 
 /// The ports of the proxies of the Gateway.
@@ -48,13 +51,13 @@ fn ports(engine: &Engine) -> Vec<u16> {
     }
 }
 
-fn refused(engine: &Engine, name: &str) -> Vec<(String, &'static str)> {
-    let status = status(engine, ObjectKind::ListenerSet, "shop", name);
+fn refused(engine: &Engine, (namespace, name): (&str, &str)) -> Vec<(String, &'static str)> {
+    let status = status(engine, ObjectKind::ListenerSet, namespace, name);
     refusals(&status, "Accepted")
 }
 
-#[test]
-fn a_gateway_has_so_many_ports_its_own_first_and_then_the_oldest() {
+/// The proxies of a Gateway of their own, without the Gateway.
+fn dedicated() -> Engine {
     let mut settings = Settings {
         views: vec![View::dedicated("infra", "edge")],
         ..Settings::default()
@@ -62,8 +65,67 @@ fn a_gateway_has_so_many_ports_its_own_first_and_then_the_oldest() {
     settings.gateway_ports.except.insert(9_901);
     let mut engine = world::engine(settings);
     apply(&mut engine, OWN);
-    for (name, year, from) in [("c", 2023, 1_000), ("b", 2022, 2_000), ("a", 2021, 3_000)] {
-        apply(&mut engine, &set(name, year, from));
+    engine
+}
+
+#[test]
+fn a_namespace_has_so_many_ports_of_the_gateway_of_another_and_leaves_the_rest() {
+    let mut engine = dedicated();
+    let spec = "  gatewayClassName: own\n  allowedListeners: {namespaces: {from: All}}\n  \
+                listeners: [{name: own, port: 4000, protocol: HTTP}]\n";
+    let gateway = object_of("Gateway", ("infra", "edge"), 2025, spec);
+    let sets = [
+        (("shop", "a"), 2021, 1_000),
+        (("shop", "b"), 2022, 2_000),
+        (("infra", "a"), 2023, 3_000),
+        (("infra", "b"), 2024, 5_000),
+    ];
+    apply(&mut engine, &gateway);
+    for (key, year, from) in &sets[..2] {
+        apply(&mut engine, &set(*key, *year, *from));
+    }
+    // There is room, but not for more of one namespace.
+    assert_eq!(refused(&engine, ("shop", "a")), HOLDS);
+    let beyond = refused(&engine, ("shop", "b"));
+    assert_eq!(beyond.len(), 120 - PORTS_OF_NAMESPACE_MAX);
+    assert!(
+        beyond
+            .iter()
+            .all(|(_, reason)| *reason == "PortUnavailable")
+    );
+    assert!(told(&engine, "its namespace has 96 others there") > 0);
+    assert_eq!(ports(&engine).len(), 1 + PORTS_OF_NAMESPACE_MAX);
+    // What is left is for others, by age.
+    apply(&mut engine, &set(("blog", "a"), 2026, 6_000));
+    let left = PORTS_MAX - 1 - PORTS_OF_NAMESPACE_MAX;
+    assert_eq!(refused(&engine, ("blog", "a")).len(), 60 - left);
+    assert_eq!(ports(&engine).len(), PORTS_MAX);
+    apply(&mut engine, "remove ListenerSet shop/a");
+    assert_eq!(refused(&engine, ("shop", "b")), HOLDS);
+    assert_eq!(refused(&engine, ("blog", "a")), HOLDS);
+    apply(&mut engine, "remove ListenerSet shop/b");
+    apply(&mut engine, "remove ListenerSet blog/a");
+    // The Gateway's own namespace may have all of them.
+    for (key, year, from) in &sets[2..] {
+        apply(&mut engine, &set(*key, *year, *from));
+    }
+    assert_eq!(ports(&engine).len(), 121);
+    let mut fresh = dedicated();
+    let kept = sets[2..].iter();
+    let kept: Vec<String> = kept
+        .map(|(key, year, from)| set(*key, *year, *from))
+        .chain([gateway])
+        .collect();
+    apply(&mut fresh, &kept.join("---\n"));
+    assert!(fresh.statuses().eq(engine.statuses()));
+}
+
+#[test]
+fn a_gateway_has_so_many_ports_its_own_first_and_then_the_oldest() {
+    let mut engine = dedicated();
+    let (a, b, c, d) = (("shop", "a"), ("blog", "b"), ("more", "c"), ("shop", "d"));
+    for (key, year, from) in [(c, 2023, 1_000), (b, 2022, 2_000), (a, 2021, 3_000)] {
+        apply(&mut engine, &set(key, year, from));
     }
     let spec = "  gatewayClassName: own\n  allowedListeners: {namespaces: {from: All}}\n  \
                 listeners: [{name: own, port: 4000, protocol: HTTP}, {name: admin, port: 9901, \
@@ -79,11 +141,8 @@ fn a_gateway_has_so_many_ports_its_own_first_and_then_the_oldest() {
     let gateway = status(&engine, ObjectKind::Gateway, "infra", "edge");
     let unavailable = [("admin".to_owned(), "PortUnavailable")];
     assert_eq!(refusals(&gateway, "Accepted"), unavailable);
-    assert_eq!(
-        (refused(&engine, "a"), refused(&engine, "b")),
-        (vec![], vec![])
-    );
-    let beyond = refused(&engine, "c");
+    assert_eq!((refused(&engine, a), refused(&engine, b)), (vec![], vec![]));
+    let beyond = refused(&engine, c);
     assert_eq!(beyond.len(), 1 + 180 - PORTS_MAX);
     assert!(
         beyond
@@ -91,10 +150,10 @@ fn a_gateway_has_so_many_ports_its_own_first_and_then_the_oldest() {
             .all(|(_, reason)| *reason == "PortUnavailable")
     );
     // A port that others have as well is one, and what goes makes room.
-    apply(&mut engine, &set("d", 2024, 3_000));
-    assert_eq!(refused(&engine, "d").len(), 60);
-    apply(&mut engine, "remove ListenerSet shop/b");
-    assert_eq!(refused(&engine, "c"), HOLDS);
+    apply(&mut engine, &set(d, 2024, 3_000));
+    assert_eq!(refused(&engine, d).len(), 60);
+    apply(&mut engine, "remove ListenerSet blog/b");
+    assert_eq!(refused(&engine, c), HOLDS);
     assert_eq!(ports(&engine).len(), 121);
 }
 

@@ -224,3 +224,69 @@ fn a_listener_of_https_ends_tls() {
     assert_eq!(of_listeners(&engine, "Accepted"), HOLDS);
     assert_eq!(told(&engine, "spec.listeners[0].tls.options"), 1);
 }
+
+#[test]
+fn a_backend_of_another_namespace_is_told_of_clients_by_the_proxy_alone() {
+    let service = "{apiVersion: v1, kind: Service, metadata: {namespace: blog, name: web}, spec: \
+                   {ports: [{name: http, port: 80}]}}";
+    let lent = "  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}]\n  \
+                to: [{group: '', kind: Service}]\n";
+    let lent = object_of("ReferenceGrant", ("blog", "web"), 2026, lent);
+    let filters = "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: \
+                   X-Real-IP, value: '9.9.9.9'}, {name: X-Team, value: a}]}}]";
+    let (own, other) = (
+        "name: web, port: 80".to_owned(),
+        "name: web, namespace: blog, port: 80".to_owned(),
+    );
+    let copy = format!(
+        "filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{{other}}}}}}}, {}",
+        filters.replacen("filters: [", "", 1)
+    );
+    for (of_rule, backends, namespace, is_told) in [
+        (filters, format!("{{{own}}}"), "platform", true),
+        (filters, format!("{{{other}}}"), "platform", false),
+        (
+            filters,
+            format!("{{{own}}}, {{{other}}}"),
+            "platform",
+            false,
+        ),
+        (&*copy, format!("{{{own}}}"), "platform", false),
+        (
+            "",
+            format!("{{{own}, {filters}}}, {{{other}}}"),
+            "platform",
+            true,
+        ),
+        (
+            "",
+            format!("{{{own}}}, {{{other}, {filters}}}"),
+            "platform",
+            false,
+        ),
+        // Who operates the gateway answers for all endpoints.
+        (filters, format!("{{{other}}}"), "shop", true),
+    ] {
+        let mut engine = world::engine(Settings {
+            gateway_namespace: namespace.into(),
+            ..Settings::default()
+        });
+        apply(&mut engine, GROUND);
+        let listener = gateway("{name: it, port: 80, protocol: HTTP}");
+        apply(
+            &mut engine,
+            &format!("{service}\n---\n{lent}---\n{listener}"),
+        );
+        let written = route("HTTPRoute", &backends);
+        let written = match of_rule {
+            "" => written,
+            of_rule => written.replace("rules: [{", &format!("rules: [{{{of_rule}, ")),
+        };
+        apply(&mut engine, &written);
+        let lines = render::lines(engine.snapshot()).join("\n");
+        assert_eq!(lines.contains("9.9.9.9"), is_told, "{written}{lines}");
+        assert!(lines.contains("x-team"), "{written}{lines}");
+        assert_eq!(told(&engine, "whom requests come from") == 0, is_told);
+        assert!(unresolved(&engine, ObjectKind::HttpRoute).is_empty());
+    }
+}

@@ -4,10 +4,11 @@ use myriad_model::{HeaderEdits, Name, ShareAnswer, ShareFilters, WeightedUpstrea
 
 use super::fault::RuleFaults;
 use super::filters::{self, FilterBudget, FilterSite};
+use super::headers;
 use super::kit::{RuleKit, upstream_of};
 use super::redirect::PlannedRedirect;
 use super::written::WrittenRule;
-use crate::engine::Unit;
+use crate::engine::{Unit, namespace_of};
 
 /// The name of what answers by itself.
 const NOWHERE: &str = "nowhere";
@@ -50,8 +51,22 @@ impl PlannedShare {
         is_sent.then(|| self.upstream.as_str())
     }
 
-    /// The share at a listener with this port.
-    pub(super) fn at(&self, port: u16) -> WeightedUpstream {
+    /// Whether its requests, or copies of them, are sent to endpoints of others than a namespace.
+    pub(super) fn leads_away(&self, namespace: &str) -> bool {
+        let copies = self.filters.mirrors.iter();
+        let mut sent = copies
+            .map(|mirror| mirror.upstream.as_str())
+            .chain(self.upstream());
+        sent.any(|upstream| namespace_of(upstream) != namespace)
+    }
+
+    /// Leaves what its endpoints are told of clients as it is; returns whether it was not.
+    pub(super) fn keep_client(&mut self) -> bool {
+        headers::keep_client(&mut self.headers)
+    }
+
+    /// The share at listeners with this port, or with many of them.
+    pub(super) fn at(&self, port: Option<u16>) -> WeightedUpstream {
         let mut filters = self.filters.clone();
         if let Some(redirect) = &self.redirect {
             let answer = filters.answer.take();

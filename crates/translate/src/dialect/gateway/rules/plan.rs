@@ -11,8 +11,8 @@ use super::kit::RuleKit;
 use super::matching::{self, RequestMatch};
 use super::redirect::PlannedRedirect;
 use super::written::{WrittenMatches, WrittenRule};
-use super::{methods, session, timing};
-use crate::engine::Unit;
+use super::{headers, methods, session, timing};
+use crate::engine::{Unit, namespace_of};
 use crate::regex::{Regexes, TooMany, literal_start};
 
 /// A rule as it takes effect.
@@ -61,8 +61,8 @@ impl PlannedAction {
         }
     }
 
-    /// The action at a listener with this port.
-    pub(super) fn at(&self, port: u16) -> Action {
+    /// The action at listeners with this port, or with many of them.
+    pub(super) fn at(&self, port: Option<u16>) -> Action {
         match self {
             PlannedAction::Redirect(redirect) => Action::Redirect(redirect.at(port)),
             PlannedAction::Forward(shares) => {
@@ -92,6 +92,33 @@ impl PlannedRule {
             ..timing::usual()
         };
         self.needs.clear();
+    }
+
+    /// Leaves what endpoints of others than a namespace are told of clients as it is: they are lent
+    /// to serve requests, and not to believe of them what whoever writes the rule says.
+    pub(super) fn keep_client(&mut self, namespace: &str) {
+        let PlannedAction::Forward(shares) = &mut self.action else {
+            return;
+        };
+        let mut copies = self.policy.mirrors.iter();
+        let mut leads_away =
+            copies.any(|mirror| namespace_of(mirror.upstream.as_str()) != namespace);
+        let mut is_left = false;
+        for share in shares.iter_mut().filter(|it| it.leads_away(namespace)) {
+            leads_away = true;
+            is_left |= share.keep_client();
+        }
+        if leads_away {
+            is_left |= headers::keep_client(&mut self.policy.headers);
+        }
+        if is_left {
+            self.faults.omit(
+                "filters",
+                "changes fields that tell a backend of another namespace whom requests come from: \
+                 these changes have no effect",
+                "change no field such as X-Forwarded-For, X-Real-IP or X-Forwarded-Client-Cert",
+            );
+        }
     }
 
     /// Whether a rule of less precedence may let through what this one does not.

@@ -11,6 +11,10 @@ use crate::resolve::sendable::{authority, escaped};
 /// The status of redirects that say none.
 const FOUND: u16 = 302;
 
+/// The most ports of one Gateway of which each has rows of its own for a redirect that names no
+/// port. At more of them clients are led to the port that their requests name.
+pub(super) const PORTS_MAX: usize = 8;
+
 /// A redirect whose port may be that of the listener.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlannedRedirect {
@@ -24,10 +28,12 @@ impl PlannedRedirect {
         self.parts.port.is_none()
     }
 
-    /// The redirect at a listener with this port.
-    pub(super) fn at(&self, port: u16) -> Arc<Redirect> {
+    /// The redirect at listeners with this port, or with many of them.
+    pub(super) fn at(&self, port: Option<u16>) -> Arc<Redirect> {
+        let port = self.parts.port.or(port);
         let parts = RedirectParts {
-            port: self.parts.port.or(Some(port)),
+            port,
+            keeps_port: port.is_none(),
             ..self.parts.clone()
         };
         Arc::new(Redirect {
@@ -191,7 +197,7 @@ mod tests {
     }
 
     fn parts(planned: &PlannedRedirect, port: u16) -> RedirectParts {
-        match &planned.at(port).target {
+        match &planned.at(Some(port)).target {
             RedirectTarget::Parts(parts) => (**parts).clone(),
             other => panic!("{other:?}"),
         }
@@ -216,7 +222,13 @@ mod tests {
             assert_eq!(parts(&planned, 8080).port, Some(expected));
             assert_eq!(planned.is_by_port(), scheme.is_none() && port.is_none());
             assert_eq!(&*parts(&planned, 8080).scheme, scheme.unwrap_or(""));
-            assert_eq!(planned.at(1).status, 302);
+            assert_eq!(planned.at(Some(1)).status, 302);
+            // Of many ports that of the request is kept, whatever its host.
+            let RedirectTarget::Parts(parts) = &planned.at(None).target else {
+                panic!("other than parts");
+            };
+            assert_eq!(parts.keeps_port, planned.is_by_port());
+            assert_eq!(parts.port.is_none(), planned.is_by_port());
         }
     }
 
@@ -242,7 +254,8 @@ mod tests {
                 ..RequestRedirect::default()
             });
             let parts = parts(&planned, 80);
-            assert_eq!((&*parts.host, planned.at(80).status), ("b.example", 308));
+            let status = planned.at(Some(80)).status;
+            assert_eq!((&*parts.host, status), ("b.example", 308));
             assert_eq!(parts.path, Some(expected), "{path:?}");
             assert!(!parts.keeps_port);
         }

@@ -116,7 +116,7 @@ fn one(mut rules: Vec<PlannedRule>) -> PlannedRule {
 
 /// The shares of a rule at a listener with port 80.
 fn shares(rule: &PlannedRule) -> Vec<WeightedUpstream> {
-    match rule.action.at(80) {
+    match rule.action.at(Some(80)) {
         Action::Forward(shares) => shares.to_vec(),
         other => panic!("{other:?}"),
     }

@@ -1,6 +1,6 @@
 //! The weights of HTTPRoutes and GRPCRoutes in their namespaces.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use myriad_api::gateway::{
     BackendRef, CorsFilter, ExternalAuth, GrpcRoute, HeaderModifier, HttpBackendRef, HttpRoute,
@@ -8,6 +8,7 @@ use myriad_api::gateway::{
     ValueMatchKind,
 };
 
+use super::redirect::PORTS_MAX;
 use super::written::{WrittenMatches, WrittenRule};
 use crate::regex;
 use crate::settings::text_rows;
@@ -21,22 +22,27 @@ const TEST_BYTES: usize = 64;
 /// The bytes that a backend takes beside the names that are written.
 const BACKEND_BYTES: usize = 64;
 
+/// The labels of a host that count for one: at each listener it stands below a wildcard for each.
+const LABELS_OF_HOST: usize = 8;
+
 /// The bytes that one of a path may become when it is escaped.
 const ESCAPED: usize = 3;
 
-/// The rows of an HTTPRoute: those of its matches on each host and at each parent, and what its
-/// regexes count for, which hosts share.
+/// The rows of an HTTPRoute: those of its matches on each host and at each parent, where they lead
+/// clients to its ports at each of those, and what its regexes count for, which hosts share.
 pub(crate) fn of_http(route: &HttpRoute) -> u64 {
     let spec = &route.spec;
     let rules = spec.rules.iter().map(WrittenRule::of_http);
-    rows(rules, spec.hostnames.len(), &spec.parents).saturating_add(http_regex_rows(route))
+    let ports = ports(&spec.parents, &spec.use_default_gateways);
+    rows(rules, hosts(&spec.hostnames), &ports).saturating_add(http_regex_rows(route))
 }
 
 /// The rows of a GRPCRoute, as those of an HTTPRoute.
 pub(crate) fn of_grpc(route: &GrpcRoute) -> u64 {
     let spec = &route.spec;
     let rules = spec.rules.iter().map(WrittenRule::of_grpc);
-    rows(rules, spec.hostnames.len(), &spec.parents).saturating_add(grpc_regex_rows(route))
+    let ports = ports(&spec.parents, &spec.use_default_gateways);
+    rows(rules, hosts(&spec.hostnames), &ports).saturating_add(grpc_regex_rows(route))
 }
 
 /// The rows that the regexes of an HTTPRoute count for.
@@ -51,28 +57,61 @@ pub(crate) fn grpc_regex_rows(route: &GrpcRoute) -> u64 {
     regex::rows(regexes(rules).into_iter())
 }
 
-/// Each match is a row on each host at each Gateway, and more where it or its rule says much.
-fn rows<'a>(
-    rules: impl Iterator<Item = WrittenRule<'a>>,
-    hosts: usize,
-    parents: &[ParentReference],
-) -> u64 {
-    let parents: BTreeSet<(Option<&str>, &str)> = parents
-        .iter()
-        .map(|parent| (parent.namespace.as_deref(), &*parent.name))
-        .collect();
+/// Each match is a row on each host at each Gateway, or at each of its ports that clients are led
+/// to, and more where it or its rule says much.
+fn rows<'a>(rules: impl Iterator<Item = WrittenRule<'a>>, hosts: usize, ports: &Ports<'_>) -> u64 {
+    let places = ports.len().max(1);
+    let by_port = ports.values().sum::<usize>().max(places);
     let of_rules = rules.map(|rule| {
         let own = of_rule(&rule);
         let of_matches: usize = matches(&rule)
             .into_iter()
             .map(|bytes| 1 + text_rows(own + bytes))
             .sum();
-        of_matches.max(1 + text_rows(own))
+        let each = of_matches.max(1 + text_rows(own));
+        each.saturating_mul(if is_by_port(&rule) { by_port } else { places })
     });
-    let each: usize = of_rules.sum();
-    let places = hosts.max(1).saturating_mul(parents.len().max(1));
+    let all = of_rules.fold(0, usize::saturating_add);
     // A host costs something to serve though no rule does.
-    each.max(1).saturating_mul(places) as u64
+    all.max(places).saturating_mul(hosts.max(1)) as u64
+}
+
+/// The hosts that names count for: one, or more where they have very many labels.
+fn hosts(names: &[Box<str>]) -> usize {
+    let labels = names.iter().map(|name| name.split('.').count());
+    labels.map(|labels| labels.div_ceil(LABELS_OF_HOST)).sum()
+}
+
+/// The parents of a route, each once, and at how many ports it may be there.
+type Ports<'a> = BTreeMap<(Option<&'a str>, &'a str), usize>;
+
+/// The parents: where a route names no part of one, at as many ports as have rows of their own.
+/// Default Gateways count for one that it names, since hardly anybody has more of them.
+fn ports<'a>(parents: &'a [ParentReference], defaults: &str) -> Ports<'a> {
+    let mut ports = BTreeMap::new();
+    if defaults == "All" {
+        ports.insert((None, ""), PORTS_MAX);
+    }
+    for parent in parents {
+        let is_part = parent.section_name.is_some() || parent.port.is_some();
+        let key = (parent.namespace.as_deref(), &*parent.name);
+        let count: &mut usize = ports.entry(key).or_default();
+        *count = PORTS_MAX.min(*count + if is_part { 1 } else { PORTS_MAX });
+    }
+    ports
+}
+
+/// Whether a rule leads clients to the port of the listener.
+fn is_by_port(rule: &WrittenRule<'_>) -> bool {
+    let of_shares = rule.backends.iter().flat_map(|share| share.filters.iter());
+    let mut filters = rule.filters.iter().chain(of_shares);
+    filters.any(|filter| match filter {
+        RouteFilter::RequestRedirect(redirect) => {
+            let scheme = redirect.scheme.as_deref();
+            redirect.port.is_none() && scheme.is_none_or(str::is_empty)
+        }
+        _ => false,
+    })
 }
 
 /// The bytes of each match of a rule.
@@ -242,6 +281,47 @@ mod tests {
                                   {name: b}], \
                      rules: [{matches: [{}, {}, {}]}, {}]}";
         assert_eq!(weight(spec), 4 * 2 * 2);
+    }
+
+    #[test]
+    fn a_host_of_very_many_labels_counts_for_several() {
+        let weight = |host: &str| of_http(&http(&format!("{{hostnames: ['{host}', b.example]}}")));
+        assert_eq!(weight("*.a.b.c.d.e.f.g"), 2);
+        assert_eq!(weight("*.a.b.c.d.e.f.g.h"), 3);
+        assert_eq!(weight(&["a"; 126].join(".")), 17);
+    }
+
+    #[test]
+    fn a_redirect_without_a_port_counts_at_each_port() {
+        let weight = |parents: &str, redirect: &str| {
+            let filter = format!("{{type: RequestRedirect, requestRedirect: {{{redirect}}}}}");
+            of_http(&http(&format!(
+                "{{hostnames: [a.example, b.example], parentRefs: [{parents}], rules: \
+                 [{{matches: [{{}}, {{}}, {{}}], filters: [{filter}]}}, {{}}]}}"
+            )))
+        };
+        // A Gateway may have so many ports, and each part of one has a single one.
+        for (parents, places, ports) in [
+            ("", 1, 1),
+            ("{name: a}", 1, 8),
+            ("{name: a, sectionName: x}", 1, 1),
+            ("{name: a, port: 80}, {name: a, sectionName: x}", 1, 2),
+            ("{name: a, sectionName: x}, {name: a}", 1, 8),
+            ("{name: a}, {name: b}, {name: c, sectionName: x}", 3, 17),
+        ] {
+            let by_port = weight(parents, "hostname: c.example");
+            assert_eq!(by_port, 2 * (3 * ports + places), "{parents}");
+            for told in ["port: 80", "scheme: https"] {
+                assert_eq!(weight(parents, told), 2 * 4 * places, "{parents}");
+            }
+        }
+        let defaults = "{useDefaultGateways: All, rules: [{filters: [{type: RequestRedirect, \
+                        requestRedirect: {hostname: c.example}}]}]}";
+        assert_eq!(of_http(&http(defaults)), 8);
+        let share = "{rules: [{backendRefs: [{name: a, filters: [{type: RequestRedirect, \
+                     requestRedirect: {}}]}]}], parentRefs: [{name: a}]}";
+        let plain = share.replace("requestRedirect: {}", "requestRedirect: {port: 80}");
+        assert_eq!(of_http(&http(share)), 8 * of_http(&http(&plain)));
     }
 
     #[test]

@@ -52,14 +52,20 @@ pub(crate) fn is_framing(name: &str) -> bool {
     FRAMING.contains(&name)
 }
 
+/// Whether a field, in lower case, tells of the client of a request or of the gateways that it has
+/// passed.
+pub(crate) fn tells_of_client(name: &str) -> bool {
+    // There are servers that read whatever is neither letter nor digit as a dash.
+    let dashed = name.replace(|sign: char| !sign.is_ascii_alphanumeric(), "-");
+    let name = dashed.as_str();
+    let starts = STARTS.iter().any(|start| name.starts_with(start));
+    starts || OF_CLIENT.contains(&name)
+}
+
 /// Whether a field, in lower case, is none that a service is told in place of the proxy's: it
 /// frames the question, or tells whom the request comes from.
 pub(crate) fn is_of_client(name: &str) -> bool {
-    // There are servers that read underscores as dashes.
-    let dashed = name.replace('_', "-");
-    let name = dashed.as_str();
-    let starts = STARTS.iter().any(|start| name.starts_with(start));
-    starts || is_framing(name) || OF_CLIENT.contains(&name)
+    tells_of_client(name) || is_framing(&name.replace('_', "-"))
 }
 
 /// Whether a field, in lower case, is none that the answer of a service sets: it frames the
@@ -70,14 +76,21 @@ pub(crate) fn is_of_way(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FRAMING, OF_CLIENT, OF_WAY, is_framing, is_of_client, is_of_way};
+    use super::{FRAMING, OF_CLIENT, OF_WAY, is_framing, is_of_client, is_of_way, tells_of_client};
 
     #[test]
     fn what_the_proxy_tells_is_its_own_and_what_a_service_knows_is_not() {
         assert!(FRAMING.is_sorted() && OF_CLIENT.is_sorted() && OF_WAY.is_sorted());
         assert!(FRAMING.iter().all(|it| is_framing(it) && is_of_client(it)));
-        for name in OF_CLIENT.iter().chain(&["ssl-client-verify", "x_real_ip"]) {
+        for name in OF_CLIENT
+            .iter()
+            .chain(&["ssl-client-verify", "x_real_ip", "x.real.ip"])
+        {
             assert!(is_of_client(name) && is_of_way(name), "{name}");
+            assert!(tells_of_client(name) && !is_framing(name), "{name}");
+        }
+        for name in ["host", "content-length", "authorization"] {
+            assert!(!tells_of_client(name), "{name}");
         }
         for name in OF_WAY {
             assert!(is_of_way(name) && !is_of_client(name), "{name}");
