@@ -7,6 +7,7 @@
 pub(crate) mod answers;
 pub(crate) mod bucket;
 pub(crate) mod fifo;
+pub(crate) mod framing;
 pub(crate) mod holdings;
 pub(crate) mod networks;
 pub(crate) mod places;

@@ -4,6 +4,7 @@
 //! all workers; a choice is a few loads, without a lock, an allocation or a scan.
 
 pub mod draw;
+pub mod line;
 pub mod locality;
 pub mod maglev;
 pub mod outlier;

@@ -11,6 +11,7 @@ pub mod entry;
 pub mod h1_connection;
 pub mod h2_connection;
 pub mod idle;
+mod local_usage;
 mod noise;
 pub mod original;
 mod ports;

@@ -7,9 +7,9 @@
 //! further ones wait until others have had their turn: then all counts begin anew, whether or not
 //! anybody waits. Whoever has less than that ready at a time waits for nobody, or for one round.
 //!
-//! Bodies of HTTP/1 and the bytes of streams are not counted. They cost a fraction of what heads
-//! do, a turn passes on no more of each than the runtime lets a task read, and what is kept of them
-//! is counted as held.
+//! Bodies of HTTP/1 and the bytes of streams are not counted, but for chunks that are so small that
+//! their framing is the work. They cost a fraction of what heads do, a turn passes on no more of
+//! each than the runtime lets a task read, and what is kept of them is counted as held.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -28,7 +28,11 @@ const ANSWER_COST: usize = 2 << 10;
 const BYTES_PER_COST: usize = 4;
 
 /// The cost of a field that is read of a head of HTTP/2, of which one byte may stand for one.
-pub(crate) const FIELD_COST: usize = 16;
+const FIELD_COST: usize = 16;
+
+/// The cost of a frame, however short it is: the library takes each of them by itself, and answers
+/// some.
+const FRAME_COST: usize = 256;
 
 /// The most namespaces of which answers are called at once.
 const SPACES_MAX: usize = 4;
@@ -46,6 +50,17 @@ const RULE: RoundRule = RoundRule {
 /// requests, and connections to endpoints.
 pub struct AnswerTurns {
     rounds: Rc<Rounds>,
+}
+
+/// The parts of what was read of a connection with many requests.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FramesRead {
+    /// The bytes of all frames.
+    pub(crate) bytes: usize,
+    /// The frames that have begun.
+    pub(crate) frames: usize,
+    /// The fields of heads in them.
+    pub(crate) fields: usize,
 }
 
 /// The place in line of an answer, where it waits.
@@ -77,24 +92,41 @@ impl AnswerTurns {
         self.spend(namespace, bytes.saturating_add(ANSWER_COST));
     }
 
-    /// Takes note of what was read of a connection with many requests: bytes, and the fields of
-    /// heads in them.
-    pub fn spend_frames(&self, namespace: u64, bytes: usize, fields: usize) {
-        let fields = fields.saturating_mul(FIELD_COST);
-        self.spend(namespace, fields.saturating_add(bytes / BYTES_PER_COST));
+    /// Takes note of what was read of a connection with many requests.
+    pub(crate) fn spend_frames(&self, namespace: u64, read: FramesRead) {
+        self.spend(namespace, read.cost(BYTES_PER_COST));
+    }
+
+    /// Takes note of the framing of a body in very small chunks.
+    pub fn spend_framing(&self, namespace: u64, bytes: usize) {
+        self.spend(namespace, bytes / BYTES_PER_COST);
     }
 
     /// Takes note of a head that came on such a connection, unpacked. Reading it was paid for: what
     /// that has cost at most, had nothing been packed, is left out.
     pub fn spend_unpacked(&self, namespace: u64, bytes: usize, fields: usize) {
-        let paid = fields.saturating_mul(FIELD_COST);
-        let paid = paid.saturating_add(bytes / BYTES_PER_COST);
+        let read = FramesRead {
+            bytes,
+            frames: 1,
+            fields,
+        };
+        let paid = read.cost(BYTES_PER_COST);
         self.spend_head(namespace, bytes.saturating_sub(paid));
     }
 
     fn spend(&self, namespace: u64, cost: usize) {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX);
         self.rounds.spend(namespace, cost);
+    }
+}
+
+impl FramesRead {
+    /// The cost where so many bytes cost as much as one of a head.
+    pub(crate) fn cost(self, bytes_per_cost: usize) -> usize {
+        let bytes = self.bytes / bytes_per_cost.max(1);
+        let frames = self.frames.saturating_mul(FRAME_COST);
+        let fields = self.fields.saturating_mul(FIELD_COST);
+        bytes.saturating_add(frames).saturating_add(fields)
     }
 }
 
@@ -117,7 +149,10 @@ mod tests {
     use myriad_base::task;
     use tokio::task::{LocalSet, yield_now};
 
-    use super::{ANSWER_COST, AnswerTurns, AnswerWait, FIELD_COST, SPACES_MAX, TURN_COST, spender};
+    use super::{
+        ANSWER_COST, AnswerTurns, AnswerWait, FIELD_COST, FRAME_COST, FramesRead, SPACES_MAX,
+        TURN_COST, spender,
+    };
 
     /// The answers of a namespace that are ready at once.
     const MANY: usize = 300;
@@ -228,6 +263,34 @@ mod tests {
         turns.rounds.admits(spender(1), true)
     }
 
+    fn read_of(bytes: usize, frames: usize, fields: usize) -> FramesRead {
+        FramesRead {
+            bytes,
+            frames,
+            fields,
+        }
+    }
+
+    #[test]
+    fn frames_of_one_byte_are_no_more_than_a_few_milliseconds_together() {
+        let turns = AnswerTurns::default();
+        let mut count = 0;
+        while has_room(&turns) {
+            turns.spend_frames(1, read_of(10, 1, 0));
+            count += 1;
+        }
+        assert!((1_000..=1_024).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn framing_costs_a_quarter_of_heads() {
+        let turns = AnswerTurns::default();
+        turns.spend_framing(1, TURN_COST as usize);
+        assert!(has_room(&turns));
+        turns.spend_framing(1, 3 * TURN_COST as usize);
+        assert!(!has_room(&turns));
+    }
+
     #[test]
     fn small_answers_are_no_more_than_a_few_milliseconds_together() {
         let turns = AnswerTurns::default();
@@ -239,9 +302,9 @@ mod tests {
         assert!((100..=130).contains(&count), "{count}");
         // What one connection brings costs less, since bodies are passed on as they are.
         let turns = AnswerTurns::default();
-        turns.spend_frames(1, TURN_COST as usize, 0);
+        turns.spend_frames(1, read_of(TURN_COST as usize, 16, 0));
         assert!(has_room(&turns));
-        turns.spend_frames(1, 0, TURN_COST as usize / FIELD_COST);
+        turns.spend_frames(1, read_of(0, 0, TURN_COST as usize / FIELD_COST));
         assert!(!has_room(&turns));
     }
 
@@ -253,13 +316,15 @@ mod tests {
             let [alone, unpacked] = [(); 2].map(|()| AnswerTurns::default());
             alone.spend_head(1, bytes);
             // As it comes from an endpoint that packs nothing.
-            unpacked.spend_frames(1, bytes, fields);
+            let whole = read_of(bytes, 1, fields);
+            unpacked.spend_frames(1, whole);
             unpacked.spend_unpacked(1, bytes, fields);
-            let most = spent(&alone).max((ANSWER_COST + bytes / 4 + 16 * fields) as u32);
+            let paid = ANSWER_COST + FRAME_COST + bytes / 4 + 16 * fields;
+            let most = spent(&alone).max(paid as u32);
             assert_eq!(spent(&unpacked), most, "{bytes} {fields}");
             // One that is packed as far as it goes costs a quarter less at most.
             let packed = AnswerTurns::default();
-            packed.spend_frames(1, fields, fields);
+            packed.spend_frames(1, read_of(fields, 1, fields));
             packed.spend_unpacked(1, bytes, fields);
             assert!(spent(&packed) >= spent(&alone) * 3 / 4, "{bytes}");
         }

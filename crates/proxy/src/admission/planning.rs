@@ -6,7 +6,8 @@
 //! what anybody else would wait for several times. So what a request has cost is charged to the
 //! source of its client and to the namespace, and beyond some three milliseconds in a round of the
 //! worker's loop further ones wait until others have had their turn. A request that costs no more
-//! than any does is charged to nobody.
+//! than any does is charged to nobody. Bodies that come in very small chunks or frames are charged
+//! to the source alone, and what follows of them waits as costly requests do.
 //!
 //! Nobody knows before a request is read what it will cost. By a connection whose last one was
 //! costly the next one waits as soon as its source, or its namespace, has had its turn, or all
@@ -164,7 +165,7 @@ fn of_namespace(namespace: u64, Asker { source, is_costly }: Asker) -> Spender {
     }
 }
 
-/// The steps of reading a head of so many bytes, once it is unpacked.
+/// The steps of reading a head of so many bytes, once it is unpacked, or so much framing of a body.
 pub(crate) fn read_steps(bytes: usize) -> u32 {
     u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::line::ConnectionLine;
 use crate::telemetry::standard::Book;
 
 /// The connections and requests that an upstream has in use.
@@ -17,6 +18,9 @@ pub struct Usage {
     pub book: OnceLock<Arc<Book>>,
     /// Told whenever a connection is given back.
     pub freed: Notify,
+    /// Requests of HTTP/1, and streams, that wait for a connection: for each that is given back
+    /// one is told.
+    pub line: ConnectionLine,
     /// Tries of late, where a budget asks for them.
     recent: OnceLock<Box<Recent>>,
 }
@@ -113,7 +117,7 @@ impl HeldUsage {
 
 impl HeldUsage {
     /// The usage that it is counted in.
-    pub fn usage(&self) -> &Usage {
+    pub fn usage(&self) -> &Arc<Usage> {
         &self.usage
     }
 }
@@ -123,6 +127,7 @@ impl Drop for HeldUsage {
         self.usage.counters[self.counted as usize].fetch_sub(1, Relaxed);
         if self.counted == UsageKind::Connections {
             self.usage.freed.notify_waiters();
+            self.usage.line.tell(None);
         }
     }
 }

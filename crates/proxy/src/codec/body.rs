@@ -28,15 +28,28 @@ pub struct MalformedMessage {
 /// The error of input that is simply not well-formed.
 pub const MALFORMED: MalformedMessage = MalformedMessage { reached: None };
 
+/// The work of the line of a chunk, in bytes of framing, beside its own.
+const LINE_WORK: usize = 64;
+
+/// The work in which chunks are joined at a time. Beyond it the rest is left where it is.
+const WORK_MAX: usize = 64 << 10;
+
+/// So many bytes of a body pay for one byte of framing: chunks of a kibibyte are no work beside it.
+const BYTES_PER_WORK: usize = 16;
+
 /// Takes the framing off a body.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
     chunk_line_bytes_max: u32,
     trailer_bytes_max: u32,
-    /// The lines behind the last chunk as they came, the empty one included.
-    trailer: Vec<u8>,
+    /// The lines behind the last chunk. Boxed, because hardly any body has some.
+    trailer: Option<Box<TrailerLines>>,
 }
+
+/// Lines behind the last chunk as they came, the empty one included.
+#[derive(Clone, Debug, Default)]
+struct TrailerLines(Vec<u8>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -74,8 +87,28 @@ enum State {
 pub struct BodyStep<'a> {
     /// How many bytes of the input were used.
     pub consumed: usize,
-    /// Bytes of the body among them; may be empty.
+    /// Bytes of the body among them, the first ones; may be empty.
     pub data: &'a [u8],
+}
+
+/// Part of a body that was moved together, in the buffer that it came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JoinedBody {
+    start: usize,
+    /// How many bytes of the body there are.
+    pub length: usize,
+    /// How many bytes of the buffer were used, and are to be consumed.
+    pub consumed: usize,
+    /// The work of the framing, in bytes, beyond what that many bytes of a body pay for.
+    pub work: usize,
+}
+
+impl JoinedBody {
+    /// The bytes of the body, in the buffer that they are in.
+    pub fn bytes(self, input: &Buffer) -> &[u8] {
+        let bytes = input.filled().get(self.start..self.start + self.length);
+        bytes.unwrap_or_default()
+    }
 }
 
 impl BodyDecoder {
@@ -100,7 +133,7 @@ impl BodyDecoder {
             state,
             chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
             trailer_bytes_max: TRAILER_BYTES_MAX,
-            trailer: Vec::new(),
+            trailer: None,
         }
     }
 
@@ -125,10 +158,67 @@ impl BodyDecoder {
 
     /// The fields behind the body, once it is done.
     pub fn take_trailers(&mut self) -> Option<Trailers> {
-        let lines = std::mem::take(&mut self.trailer);
-        (!lines.is_empty())
-            .then(|| trailer::parse(&lines))
+        let lines = self.trailer.take()?;
+        (!lines.0.is_empty())
+            .then(|| trailer::parse(&lines.0))
             .flatten()
+    }
+
+    /// Uses what lies in a buffer until so many bytes of the body are there, its end, or enough
+    /// work is done, and moves these bytes together: chunks of a few bytes become one. Uses nothing
+    /// once the body is done.
+    ///
+    /// # Errors
+    /// Input that is not what the framing says, once all that came before it was used.
+    pub fn join(
+        &mut self,
+        input: &mut Buffer,
+        most: usize,
+    ) -> Result<JoinedBody, MalformedMessage> {
+        let bytes = input.filled_mut();
+        let mut joined = JoinedBody::default();
+        while joined.length < most && joined.work < WORK_MAX && !self.is_done() {
+            let rest = bytes.get(joined.consumed..).unwrap_or_default();
+            if rest.is_empty() {
+                break;
+            }
+            let (state, lines) = (self.state, self.trailer_length());
+            let step = match self.step(rest) {
+                Ok(step) => step,
+                Err(error) if joined.consumed == 0 => return Err(error),
+                // It is found again once what came before it was passed on.
+                Err(_) => {
+                    self.state = state;
+                    self.cut_trailer(lines);
+                    break;
+                }
+            };
+            let (consumed, length) = (step.consumed, step.data.len());
+            if length > 0 && joined.length == 0 {
+                joined.start = joined.consumed;
+            }
+            let end = joined.start + joined.length;
+            if length > 0 && end < joined.consumed {
+                bytes.copy_within(joined.consumed..joined.consumed + length, end);
+            }
+            if consumed > length {
+                joined.work += LINE_WORK + consumed - length;
+            }
+            joined.length += length;
+            joined.consumed += consumed;
+        }
+        joined.work = joined.work.saturating_sub(joined.length / BYTES_PER_WORK);
+        Ok(joined)
+    }
+
+    fn trailer_length(&self) -> usize {
+        self.trailer.as_ref().map_or(0, |lines| lines.0.len())
+    }
+
+    fn cut_trailer(&mut self, length: usize) {
+        if let Some(lines) = &mut self.trailer {
+            lines.0.truncate(length);
+        }
     }
 
     /// Uses some bytes of a non-empty input. Uses none only once the body is done.
@@ -201,7 +291,9 @@ impl BodyDecoder {
                 // The empty line alone, which nearly all bodies end with, is not kept.
                 State::Trailer { used: 0, .. } if *byte == b'\r' => {}
                 State::TrailerLineFeed { used: 0, .. } => {}
-                State::Trailer { .. } | State::TrailerLineFeed { .. } => self.trailer.push(*byte),
+                State::Trailer { .. } | State::TrailerLineFeed { .. } => {
+                    self.trailer.get_or_insert_default().0.push(*byte);
+                }
                 _ => {}
             }
             if matches!(self.state, State::Done | State::Chunk(_)) {

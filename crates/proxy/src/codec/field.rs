@@ -277,6 +277,20 @@ pub fn is_read_as(sent: &str, name: &str) -> bool {
     sent.len() == name.len() && sent.bytes().zip(name.bytes()).all(is_read)
 }
 
+/// Whether a field tells an endpoint whom a request comes from, or a server takes it for one that
+/// does.
+pub fn tells_of_client(name: &str) -> bool {
+    let is_known = matches!(
+        KnownField::read_of(name),
+        KnownField::ForwardedFor
+            | KnownField::ForwardedClientCert
+            | KnownField::RealIp
+            | KnownField::Forwarded
+            | KnownField::OtherForwarded
+    );
+    is_known || tells_of_certificate(name)
+}
+
 /// How the names of fields begin that tell of the certificate of a client.
 const CERTIFICATE_START: &str = "ssl-client-";
 

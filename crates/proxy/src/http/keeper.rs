@@ -153,6 +153,10 @@ impl Peer for Keeper {
             false => Ok(()),
         })
     }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
 }
 
 #[cfg(test)]

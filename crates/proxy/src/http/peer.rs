@@ -100,4 +100,7 @@ pub trait Peer {
     /// # Errors
     /// A client that went away.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>>;
+
+    /// Ready once the client is gone, while nothing is read from it and nothing sent.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 }

@@ -9,7 +9,7 @@ use super::{client, hops};
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::{self, EndpointHead};
-use crate::codec::field::{Field, KnownField, is_read_as};
+use crate::codec::field::{Field, KnownField, is_read_as, tells_of_client};
 use crate::codec::head::{Head, Version};
 use crate::codec::kept::KeptHead;
 use crate::route::downstream_connection::DownstreamConnection;
@@ -85,6 +85,13 @@ impl CheckChanges {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let put = self.set.iter().chain(&self.add).map(|(name, _)| &**name);
         self.remove.iter().map(|name| &**name).chain(put)
+    }
+
+    /// Leaves what tells an endpoint whom a request comes from as it is.
+    pub fn keep_client(&mut self) {
+        self.remove.retain(|name| !tells_of_client(name));
+        self.set.retain(|(name, _)| !tells_of_client(name));
+        self.add.retain(|(name, _)| !tells_of_client(name));
     }
 
     /// Whether anything of the request changes.

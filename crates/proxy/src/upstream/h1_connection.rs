@@ -1,5 +1,7 @@
 //! Connections to endpoints, and those of them that wait for their next request.
 
+mod queue;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -21,10 +23,13 @@ use super::crowds::Crowds;
 use super::dial::{self, Connecting, Dial};
 use super::endpoint_stream::EndpointStream;
 use super::idle::{Idle, IdleConnections, Leaving, Shelves};
+use super::local_usage::{HeldLocalUsage, LocalUsage, LocalUsageKind};
 use super::secure::ClientConfigs;
 use super::shake::{ConnectTime, owner, shake_hands};
+use crate::admission::pressure::PressureStep;
 use crate::balance::Endpoint;
-use crate::balance::usage::{HeldUsage, Usage, UsageKind};
+use crate::balance::line::next_worker;
+use crate::balance::usage::{HeldUsage, UsageKind};
 use crate::codec::proxy_header::{self, Ends};
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::local::Shared;
@@ -32,6 +37,8 @@ use crate::net::deadline::{TICK, now_ticks};
 use crate::net::record::Tls;
 use crate::net::stream::Stream;
 use crate::telemetry::count::Count;
+
+use queue::FoundConnection;
 
 /// A connection to an endpoint.
 pub struct H1Connection {
@@ -120,6 +127,8 @@ struct Waiting {
     /// The tick since which it waits: a clock would be read for each request.
     since: u32,
     timeout: Duration,
+    /// Its place among those of its upstream that wait at this worker, where those are counted.
+    _counted: Option<HeldLocalUsage>,
 }
 
 struct Shelf {
@@ -135,8 +144,10 @@ pub struct H1Pool {
     shelves: Rc<H1Shelves>,
     /// The connections that carry nothing, of either version.
     pub(super) idle: Rc<IdleConnections>,
-    /// Requests that wait for a connection of an upstream that bears only so many.
-    queued: Cell<usize>,
+    /// Connections that wait, and requests that wait for one, of upstreams that bear only so many.
+    usages: Rc<LocalUsage>,
+    /// The number that tells its requests from those of other workers.
+    worker: u64,
     configs: ClientConfigs,
     /// The endpoints that no port is free for.
     crowds: Crowds,
@@ -175,7 +186,8 @@ impl H1Pool {
             local,
             shelves,
             idle,
-            queued: Cell::new(0),
+            usages: Rc::default(),
+            worker: next_worker(),
             configs: ClientConfigs::default(),
             crowds: Crowds::default(),
         }
@@ -190,25 +202,17 @@ impl H1Pool {
             return Ok(connection);
         }
         let _pending = self.queue(dial)?;
-        loop {
-            let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
-            // From here on no news is missed.
-            freed.as_mut().enable();
-            if let Some(connection) = may_reuse.then(|| self.take(dial)).flatten() {
-                return Ok(connection);
+        let found = match self.find(dial, may_reuse) {
+            Some(found) => found,
+            None => {
+                let waited = self.wait_in_line(dial, may_reuse);
+                let waited = tokio::time::timeout(dial.patience, waited).await;
+                waited.map_err(|_| FailureKind::Overflow)?
             }
-            if let Some(held) = self.admit(dial) {
-                return self.open_within(dial, held).await;
-            }
-            if self.evict(&dial.upstream.usage) {
-                continue;
-            }
-            let queued = Queued::new(&self.queued);
-            let freed = tokio::time::timeout(dial.patience, freed).await;
-            drop(queued);
-            if freed.is_err() {
-                return Err(FailureKind::Overflow.into());
-            }
+        };
+        match found {
+            FoundConnection::Waiting(connection) => Ok(connection),
+            FoundConnection::Place(held) => self.open_within(dial, held).await,
         }
     }
 
@@ -309,6 +313,7 @@ impl H1Pool {
                 timeout = own.idle_timeout;
             }
         }
+        let waited_for = self.waited_for(&connection, dial);
         self.make_room();
         if limits.idle_endpoints_max == 0 {
             self.local.counts.add(Count::UpstreamEvicted);
@@ -329,6 +334,8 @@ impl H1Pool {
             self.forget(1);
         }
         let number = self.idle.begin();
+        let held = connection.held.as_ref();
+        let counted = held.map(|held| self.usages.take(held.usage(), LocalUsageKind::Idle));
         shelf.waiting.push_back(Waiting {
             connection,
             idle: Idle {
@@ -337,12 +344,13 @@ impl H1Pool {
             },
             since: now_ticks(),
             timeout,
+            _counted: counted,
         });
         let count = &self.shelves.count;
         count.set(count.get() + 1);
         drop(shelves);
-        if self.queued.get() > 0 {
-            dial.upstream.usage.freed.notify_waiters();
+        if let Some(usage) = waited_for {
+            usage.line.tell(Some(self.worker));
         }
     }
 
@@ -366,30 +374,6 @@ impl H1Pool {
         let waiting = &self.shelves.count;
         waiting.set(waiting.get() - count);
         self.idle.end(count);
-    }
-
-    /// Drops a connection that waits in a place that another one needs: for another endpoint of
-    /// the upstream, say. False where there is none.
-    fn evict(&self, usage: &Arc<Usage>) -> bool {
-        let is_its_own = |waiting: &Waiting| {
-            let held = waiting.connection.held.as_ref();
-            held.is_some_and(|held| std::ptr::eq(held.usage(), &**usage))
-        };
-        let mut shelves = self.shelves.shelves.borrow_mut();
-        for shelf in shelves.values_mut() {
-            if let Some(index) = shelf.waiting.iter().position(is_its_own) {
-                shelf.waiting.remove(index);
-                self.forget(1);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Whether a request that waits at another worker needs the place of a connection.
-    fn is_wanted_elsewhere(&self, connection: &H1Connection) -> bool {
-        let usage = connection.held.as_ref().map(HeldUsage::usage);
-        self.queued.get() == 0 && usage.is_some_and(|usage| usage.count(UsageKind::Pending) > 0)
     }
 
     /// Drops connections that waited too long, that the endpoint closed, and those to endpoints
@@ -419,8 +403,10 @@ impl H1Pool {
         drop(shelves);
         self.forget(self.len() - count);
         let max = self.local.limits.idle_endpoints_max;
-        // Those of HTTP/2 become idle without a look at others.
-        self.trim(max.saturating_add(1));
+        let is_short = self.local.fairness.pressure.step() >= PressureStep::EndIdle;
+        // Those of HTTP/2 become idle without a look at others. None stays while memory is short:
+        // what each still holds is not known.
+        self.trim(if is_short { 0 } else { max.saturating_add(1) });
     }
 
     /// How many connections wait.
@@ -511,22 +497,6 @@ impl H1Pool {
             sent.map_err(|_| FailureKind::ConnectFailed)?;
         }
         Ok(tcp)
-    }
-}
-
-/// Counts a request of this worker that waits for its upstream to bear one more connection.
-struct Queued<'a>(&'a Cell<usize>);
-
-impl<'a> Queued<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Queued(count)
-    }
-}
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -1,11 +1,13 @@
 //! Connections of HTTP/2 to endpoints, each of which carries many requests at a time.
 
 mod driver;
+mod line;
+mod shelf;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,12 +17,12 @@ use h2::client::{Builder, SendRequest};
 use myriad_base::clock::{self, Instant};
 use myriad_base::task;
 use myriad_model::Limits as UpstreamLimits;
-use tokio::sync::Notify;
 
 use super::dial::Dial;
 use super::h1_connection::{ConnectionKey, H1Pool};
 use super::idle::{Idle, IdleConnections, Leaving, Shelves};
-use crate::balance::Endpoint;
+use crate::admission::holdings::HeldBytes;
+use crate::admission::share::space_of;
 use crate::balance::usage::HeldUsage;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::limits::Limits;
@@ -28,14 +30,11 @@ use crate::local::Shared;
 use crate::telemetry::count::Count;
 
 use driver::{Bounded, State, Window};
+use line::{OpeningGuard, OpeningTurn};
+use shelf::Shelf;
 
 /// The most bytes of a request that wait for the endpoint's window.
 pub const WAITING_BYTES_MAX: usize = 64 << 10;
-
-/// The most connections of one worker to one endpoint. Beyond, requests wait for a stream of one
-/// of them. It is more than all requests of a worker need of most endpoints: where there is no
-/// room, a share of them ends, so that nobody waits behind streams that are held for nothing.
-const CONNECTIONS_MAX: usize = 1_024;
 
 /// The most requests that one connection carries at a time, where its endpoint takes more.
 const STREAMS_MAX: u32 = 128;
@@ -50,7 +49,8 @@ const RESETS_MAX: usize = 4 * STREAMS_MAX as usize;
 
 /// The memory that small frames of bodies may take which nobody has read, as the library counts
 /// it: 256 bytes each. Streams that nobody reads have them taken off its hands ([`Intake`]), so
-/// this is for those that come between two turns.
+/// this is for those that come between two turns, and for those of streams that were reset, which
+/// it counts for ever: a smaller bound would let clients that cancel end the connection of others.
 ///
 /// [`Intake`]: crate::net::intake::Intake
 const UNREAD_FRAMES_BYTES: usize = 16 << 20;
@@ -72,16 +72,14 @@ struct H2Shelves(RefCell<HashMap<ConnectionKey, Rc<Shelf>, RandomState>>);
 
 impl Shelves for H2Shelves {
     fn list(&self, to: &mut Vec<Idle>) {
-        for shelf in self.0.borrow().values() {
-            let connections = shelf.connections.borrow();
-            to.extend(connections.iter().filter_map(|it| it.idle.get()));
-        }
+        let shelves = self.0.borrow();
+        shelves.values().for_each(|shelf| shelf.list_idle(to));
     }
 
     fn drop_leaving(&self, leaving: &Leaving) -> usize {
         let mut count = 0;
         for shelf in self.0.borrow().values() {
-            shelf.connections.borrow_mut().retain(|connection| {
+            shelf.retain(|connection| {
                 let goes = connection.idle.get().is_some_and(|idle| leaving.has(idle));
                 if goes {
                     // Counted by who asks for it.
@@ -95,19 +93,14 @@ impl Shelves for H2Shelves {
     }
 }
 
-/// The connections to one endpoint.
-struct Shelf {
-    /// Gone when no table and no request knows the endpoint any more.
-    target: Weak<Endpoint>,
-    connections: RefCell<Vec<Rc<H2Connection>>>,
-    /// Whether somebody opens one, which others may wait for.
-    is_opening: Cell<bool>,
-    opened: Notify,
-}
-
 struct H2Connection {
     send: SendRequest<Bytes>,
     state: Rc<State>,
+    /// Its shelf, and its place there while it is there.
+    shelf: Weak<Shelf>,
+    place: Cell<Option<usize>>,
+    /// Whether the shelf counts it among those without streams.
+    counts_streamless: Cell<bool>,
     /// When it last had nothing to carry.
     idle_since: Cell<Instant>,
     /// Its place among those that carry nothing, while it does.
@@ -132,16 +125,6 @@ pub struct H2Stream {
     pub send: SendRequest<Bytes>,
     /// Whether the connection has carried a request before.
     pub is_reused: bool,
-}
-
-/// Lets others open where this one has ended, however it did.
-struct Opening(Rc<Shelf>);
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        self.0.is_opening.set(false);
-        self.0.opened.notify_waiters();
-    }
 }
 
 impl H2Pool {
@@ -199,8 +182,7 @@ impl H2Pool {
         let now = clock::now();
         self.shelves.0.borrow_mut().retain(|_, shelf| {
             let is_known = shelf.target.strong_count() > 0;
-            let mut connections = shelf.connections.borrow_mut();
-            connections.retain(|connection| {
+            shelf.retain(|connection| {
                 let idle = now.duration_since(connection.idle_since.get());
                 let state = &connection.state;
                 let is_idle = state.active.get() == 0 && idle >= connection.idle_timeout;
@@ -210,17 +192,21 @@ impl H2Pool {
                 }
                 is_wanted && !is_idle
             });
-            shelf.is_opening.get() || !connections.is_empty()
+            shelf.line.is_busy() || shelf.len() > 0
         });
     }
 
     /// How many connections there are.
     pub fn len(&self) -> usize {
         let shelves = self.shelves.0.borrow();
-        let lengths = shelves
-            .values()
-            .map(|shelf| shelf.connections.borrow().len());
-        lengths.sum()
+        shelves.values().map(|shelf| shelf.len()).sum()
+    }
+
+    /// How many connections were looked at for streams.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> usize {
+        let shelves = self.shelves.0.borrow();
+        shelves.values().map(|shelf| shelf.looks()).sum()
     }
 
     /// Whether there is no connection.
@@ -236,14 +222,9 @@ impl H2Pool {
     fn shelf(&self, dial: &Dial<'_>) -> Rc<Shelf> {
         let key = ConnectionKey::new(dial);
         let mut shelves = self.shelves.0.borrow_mut();
-        let shelf = shelves.entry(key).or_insert_with(|| {
-            Rc::new(Shelf {
-                target: Arc::downgrade(dial.target),
-                connections: RefCell::default(),
-                is_opening: Cell::new(false),
-                opened: Notify::new(),
-            })
-        });
+        let shelf = shelves
+            .entry(key)
+            .or_insert_with(|| Rc::new(Shelf::new(Arc::downgrade(dial.target))));
         shelf.clone()
     }
 
@@ -253,16 +234,20 @@ impl H2Pool {
         h1_pool: &H1Pool,
         dial: &Dial<'_>,
     ) -> Result<H2Stream, Failure> {
+        let mut turn: Option<OpeningTurn<'_>> = None;
+        let mut opening: Option<OpeningGuard<'_>> = None;
         let held = loop {
-            // Made before anything is awaited, so that no news is missed.
-            let opened = shelf.opened.notified();
-            let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
-            freed.as_mut().enable();
             if let Some(stream) = shelf.find() {
                 return Ok(stream);
             }
-            if shelf.is_opening.get() {
-                opened.await;
+            let others_come_first = opening.is_none()
+                && (shelf.line.is_opening() || turn.is_none() && shelf.line.is_busy());
+            if others_come_first {
+                // Whoever opens wakes the next one.
+                if let Some(turn) = turn.take() {
+                    turn.spend();
+                }
+                turn = Some(shelf.line.wait().await);
             } else if shelf.streamless() >= STREAMLESS_MAX {
                 self.local.counts.add(Count::OverflowStreams);
                 return Err(FailureKind::Overflow.into());
@@ -271,34 +256,61 @@ impl H2Pool {
             } else if let Some(stream) = shelf.least_busy() {
                 return Ok(stream);
             } else {
+                // Each place that is freed wakes this one, and none of those behind it.
+                if let Some(turn) = turn.take() {
+                    turn.spend();
+                }
+                opening.get_or_insert_with(|| shelf.line.open());
+                let mut freed = std::pin::pin!(dial.upstream.usage.freed.notified());
+                // From here on no news is missed.
+                freed.as_mut().enable();
+                if let Some(held) = h1_pool.admit(dial) {
+                    break held;
+                }
                 freed.await;
             }
         };
-        shelf.is_opening.set(true);
-        let _opening = Opening(shelf.clone());
+        if let Some(turn) = turn {
+            turn.spend();
+        }
+        let _opening = opening.unwrap_or_else(|| shelf.line.open());
         let mut opened = h1_pool.open_within(dial, held).await?;
         let held = opened.take_held();
         let limits = &self.local.limits;
         let state: Rc<State> = Rc::default();
         let turns = self.local.fairness.answers.clone();
-        let whose = (turns, dial.upstream.owner);
+        let whose = (turns, dial.upstream.owner, self.held_bytes(dial));
         let bounded = Bounded::new(opened.stream, state.clone(), whose);
         let handshake = builder(limits).handshake(bounded).await;
         let failed = Failure::of(FailureKind::ConnectFailed).retry(Retry::Yes);
         let (send, connected) = handshake.map_err(|_| failed)?;
         h1_pool.make_room();
-        let connection = Rc::new(self.connection((send, state.clone()), dial, held));
+        state.offered.set(send.current_max_send_streams());
+        let connection = Rc::new(self.connection((send, state.clone()), shelf, dial, held));
         let rule = dial.limits().and_then(|limits| limits.ping);
         let (window, counts) = (Window::new(limits), self.local.counts.clone());
-        let driving = driver::run(connected, state, window, rule, counts);
+        let noted = Rc::downgrade(&connection);
+        let note = move || noted.upgrade().iter().for_each(|it| it.note());
+        let driving = driver::run(connected, state, window, (rule, counts), note);
         task::spawn_local("http2 connection", driving);
-        shelf.connections.borrow_mut().push(connection.clone());
+        shelf.add(connection.clone());
         Ok(connection.stream(false))
+    }
+
+    /// The bytes that are held for what comes on a connection: those of the upstream's namespace.
+    fn held_bytes(&self, dial: &Dial<'_>) -> HeldBytes {
+        let mut held = self.local.fairness.holdings.connection();
+        let sealed = dial.upstream.upstream.as_ref();
+        if let Some(resource) = sealed.and_then(|sealed| sealed.resource()) {
+            held.belong(space_of(resource.origin.namespace()));
+        }
+        held
     }
 
     fn connection(
         &self,
         (send, state): (SendRequest<Bytes>, Rc<State>),
+        shelf: &Rc<Shelf>,
         dial: &Dial<'_>,
         held: Option<HeldUsage>,
     ) -> H2Connection {
@@ -310,6 +322,9 @@ impl H2Pool {
         H2Connection {
             send,
             state,
+            shelf: Rc::downgrade(shelf),
+            place: Cell::new(None),
+            counts_streamless: Cell::new(false),
             idle_since: Cell::new(now),
             idle: Cell::new(None),
             owner: dial.upstream.owner,
@@ -327,68 +342,39 @@ impl H2Pool {
     }
 }
 
-impl Shelf {
-    /// A stream on a connection that is there. Where all are full and no more may be opened, one on
-    /// the least busy one, which the request waits for.
-    fn find(&self) -> Option<H2Stream> {
-        let mut connections = self.connections.borrow_mut();
-        loop {
-            let free = connections
-                .iter()
-                .position(|connection| connection.has_room());
-            let index = match free {
-                Some(index) => index,
-                None if drop_spent(&mut connections) => continue,
-                None if connections.len() < CONNECTIONS_MAX => return None,
-                None => {
-                    drop(connections);
-                    return self.least_busy();
-                }
-            };
-            let connection = connections.get(index)?;
-            if connection.is_open() {
-                return Some(connection.stream(true));
-            }
-            connections.swap_remove(index);
-        }
-    }
-
-    /// How many connections there are on which the endpoint takes no stream.
-    fn streamless(&self) -> usize {
-        let connections = self.connections.borrow();
-        connections.iter().filter(|it| it.is_streamless()).count()
-    }
-
-    /// A stream that has to be waited for, where no more connections may be opened.
-    fn least_busy(&self) -> Option<H2Stream> {
-        let connections = self.connections.borrow();
-        let open = connections.iter().filter(|connection| connection.is_open());
-        let connection = open.min_by_key(|connection| connection.state.active.get())?;
-        Some(connection.stream(true))
-    }
-}
-
-/// Drops the connections that carry nothing and never will; whether there were any.
-fn drop_spent(connections: &mut Vec<Rc<H2Connection>>) -> bool {
-    let before = connections.len();
-    connections.retain(|connection| !connection.is_spent());
-    connections.len() < before
-}
-
 impl H2Connection {
     /// Whether its endpoint takes no stream at all on it.
     fn is_streamless(&self) -> bool {
-        self.send.current_max_send_streams() == 0
+        self.state.offered.get() == 0 && !self.state.is_closed.get()
     }
 
     /// Whether it carries nothing and takes nothing.
     fn is_spent(&self) -> bool {
-        self.state.active.get() == 0 && self.is_streamless()
+        let takes_none = self.state.offered.get() == 0 || self.state.is_closed.get();
+        self.state.active.get() == 0 && takes_none
     }
 
     fn has_room(&self) -> bool {
-        let bound = self.send.current_max_send_streams().min(self.streams_max);
-        self.state.active.get() < bound
+        let bound = self.state.offered.get().min(self.streams_max);
+        self.state.active.get() < bound && !self.state.is_closed.get()
+    }
+
+    /// Has its shelf take note of its streams, and of those that its endpoint offers.
+    fn note(&self) {
+        if let Some(shelf) = self.shelf.upgrade() {
+            shelf.note(self);
+        }
+    }
+
+    /// Takes note that it carries nothing any more. It is kept for the next request, unless much of
+    /// what frames have taken is never given back.
+    fn rest(&self) {
+        if self.state.is_laden() {
+            self.state.is_closed.set(true);
+            return;
+        }
+        let (number, owner) = (self.all_idle.begin(), self.owner);
+        self.idle.set(Some(Idle { number, owner }));
     }
 
     /// Whether it takes requests. An endpoint that goes away says so before it closes.
@@ -410,6 +396,7 @@ impl H2Connection {
         self.state.unasked.set(0);
         self.state.begun.set(self.state.begun.get() + 1);
         self.left.set(self.left.get().saturating_sub(1));
+        self.note();
         H2Stream {
             connection: self.clone(),
             send: self.send.clone(),
@@ -422,6 +409,7 @@ impl H2Stream {
     /// The connection takes no more requests.
     pub fn retire(&self) {
         self.connection.state.is_closed.set(true);
+        self.connection.note();
     }
 
     /// Whether the proxy has ended the connection for what its endpoint sent.
@@ -449,9 +437,9 @@ impl Drop for H2Stream {
         active.set(active.get() - 1);
         connection.idle_since.set(clock::now());
         if active.get() == 0 {
-            let (number, owner) = (connection.all_idle.begin(), connection.owner);
-            connection.idle.set(Some(Idle { number, owner }));
+            connection.rest();
         }
+        connection.note();
     }
 }
 

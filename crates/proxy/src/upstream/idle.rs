@@ -139,6 +139,7 @@ mod tests {
         assert_eq!(staying(&[1, 1, 2, 2, 3, 3, 4, 4], 8), [2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(staying(&[1, 1], 2), [2]);
         assert_eq!(staying(&[1], 0), Vec::<u64>::new());
+        assert_eq!(staying(&[1, 2, 2, 3, 3], 0), Vec::<u64>::new());
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub(super) struct Noise {
     others: u64,
     fields: FieldCount,
     fields_heard: u64,
+    /// All frames, and those that the library keeps until somebody takes them.
+    frames_heard: u64,
+    kept_heard: u64,
     /// Bytes of bodies that were read, and all that were written.
     read: u64,
     written: u64,
@@ -73,6 +76,8 @@ impl Noise {
             others: 0,
             fields: FieldCount::default(),
             fields_heard: 0,
+            frames_heard: 0,
+            kept_heard: 0,
             read: 0,
             written: 0,
             requests: 0,
@@ -138,8 +143,27 @@ impl Noise {
         self.fields_heard
     }
 
+    /// The frames that have begun, since the connection did.
+    pub(super) fn frames(&self) -> u64 {
+        self.frames_heard
+    }
+
+    /// The frames among them that the library keeps until somebody takes them: heads, and parts of
+    /// bodies.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept_heard
+    }
+
+    /// The bytes of a frame that are still to come.
+    pub(super) fn rest(&self) -> usize {
+        self.rest
+    }
+
     fn count(&mut self, head: &FrameHead) {
         self.rest = head.length;
+        self.frames_heard += 1;
+        let is_kept = head.kind == kind::HEADERS || head.kind == kind::DATA && !is_empty(head);
+        self.kept_heard += u64::from(is_kept);
         self.fields.begin(head);
         let filling = match head.has(flag::PADDED) {
             true => FILLING_BYTES_MAX,
@@ -292,6 +316,7 @@ mod tests {
                 (3, 300, 0),
                 "{size}"
             );
+            assert_eq!((noise.frames(), noise.kept()), (4, 2), "{size}");
         }
     }
 }

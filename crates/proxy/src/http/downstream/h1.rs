@@ -107,7 +107,12 @@ pub fn serve(
     start: Start,
 ) -> impl Future<Output = ()> {
     let mut connection = Connection {
-        client: H1Client::new(stream, start.said, worker.clone()),
+        client: H1Client::new(
+            stream,
+            start.said,
+            PlanTurns::source(visit.client.ip()),
+            worker.clone(),
+        ),
         worker,
         visit,
         deadline: Deadline::new(),
@@ -134,15 +139,9 @@ pub fn serve(
                 }
             };
             if connection.is_http2(length) {
-                let Connection {
-                    worker,
-                    visit,
-                    client,
-                    ..
-                } = connection;
-                let (stream, said) = client.into_parts();
-                Box::pin(h2::serve(worker, visit, stream, said)).await;
-                return;
+                let (stream, said) = connection.client.into_parts();
+                let served = h2::serve(connection.worker, connection.visit, stream, said);
+                return Box::pin(served).await;
             }
             connection.requests += 1;
             match connection.serve_one(length).await {
@@ -382,7 +381,7 @@ impl Connection {
     }
 
     fn source(&self) -> u64 {
-        PlanTurns::source(self.visit.client.ip())
+        self.client.source()
     }
 
     fn asker(&self) -> Asker {

@@ -275,8 +275,8 @@ pub async fn settle<P: Peer>(
             peer.limit_body(policy.request_body_bytes_max);
         }
     }
-    for changes in all {
-        put(&mut decided.plan, changes, is_rerouted);
+    for (asked, changes) in check.providers.iter().zip(all) {
+        put(&mut decided.plan, (asked, changes), is_rerouted);
     }
     if let Plan::Forward(plan) = &mut decided.plan {
         body.give_back(plan);
@@ -415,13 +415,21 @@ pub(super) async fn unless_gone<P: Peer, T>(
 }
 
 /// Puts changes into a plan; a head that was written after them has them already.
-fn put(plan: &mut Plan, changes: check::CheckChanges, is_written: bool) {
-    if let Plan::Forward(plan) = plan
-        && changes.are_of_request()
-    {
-        plan.reserved.extend(changes.names().map(Box::from));
-        if !is_written {
-            check::edit_head(&mut plan.head, &changes);
+fn put(
+    plan: &mut Plan,
+    (asked, mut changes): (&Authorizer, check::CheckChanges),
+    is_written: bool,
+) {
+    if let Plan::Forward(plan) = plan {
+        // Endpoints that are lent to the route believe nothing of its provider about clients.
+        if matches!(asked, Authorizer::OfRoute(_)) && plan.is_foreign() {
+            changes.keep_client();
+        }
+        if changes.are_of_request() {
+            plan.reserved.extend(changes.names().map(Box::from));
+            if !is_written {
+                check::edit_head(&mut plan.head, &changes);
+            }
         }
     }
     let told = changes.downstream.into_iter();

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use ::h2::SendStream;
 use ::h2::client::ResponseFuture;
-use ::h2::{RecvStream, SendStream};
 use bytes::Bytes;
 use myriad_model::{CheckProtocol, Provider, SealedArc};
 use tokio::time::Sleep;
@@ -34,6 +34,7 @@ use crate::http::upstream::own::{Own, own_plan};
 use crate::http::upstream::retry::{self, ExchangeOutcome};
 use crate::http::worker::Worker;
 use crate::net::deadline::Deadline;
+use crate::net::intake::Intake;
 use crate::policy::check::edit_head;
 use crate::policy::hops;
 use crate::policy::process::{self, Mutation, Part, Reply, envoy};
@@ -87,7 +88,7 @@ pub struct Conversation {
 
 enum Receiving {
     Head(ResponseFuture),
-    Messages(RecvStream),
+    Messages(Intake),
 }
 
 /// Carries a plan out whose route has a processor.
@@ -290,6 +291,13 @@ impl Conversation {
         let _ = self.sending.send_data(process::framed(message), false);
     }
 
+    /// Takes what has come of further answers off the library's hands, for whoever waits for them.
+    pub fn soak(&mut self, context: &mut Context<'_>) {
+        if let Receiving::Messages(stream) = &mut self.receiving {
+            stream.soak(context);
+        }
+    }
+
     /// Waits for an answer; none where there is none in time.
     pub fn poll_answer(
         &mut self,
@@ -306,7 +314,7 @@ impl Conversation {
             match &mut self.receiving {
                 Receiving::Head(response) => match Pin::new(response).poll(context) {
                     Poll::Ready(Ok(head)) if head.status() == 200 => {
-                        self.receiving = Receiving::Messages(head.into_body());
+                        self.receiving = Receiving::Messages(Intake::new(head.into_body()));
                         continue;
                     }
                     Poll::Ready(_) => return Poll::Ready(None),
@@ -314,7 +322,6 @@ impl Conversation {
                 },
                 Receiving::Messages(stream) => match stream.poll_data(context) {
                     Poll::Ready(Some(Ok(data))) => {
-                        let _ = stream.flow_control().release_capacity(data.len());
                         self.arrived.extend_from_slice(&data);
                         continue;
                     }

@@ -146,6 +146,12 @@ impl Attempt<'_> {
         turns.spend_head(self.plan.upstream.owner, bytes);
     }
 
+    /// Takes note of the framing of an answer in very small chunks.
+    pub fn spend_framing(&self, bytes: usize) {
+        let turns = &self.worker.local.fairness.answers;
+        turns.spend_framing(self.plan.upstream.owner, bytes);
+    }
+
     /// Takes note of the head of an answer that came packed.
     pub fn spend_unpacked(&self, bytes: usize, fields: usize) {
         let turns = &self.worker.local.fairness.answers;
@@ -211,6 +217,10 @@ impl Attempt<'_> {
 
     /// Takes note of the status of the response, as far as it tells of the endpoint.
     pub fn note_response(&self, status: u16) {
+        if let Some(record) = &self.plan.record {
+            record.answered(status);
+            record.wait("the rest of the answer");
+        }
         let outcome = match self.pool.is_watched() && self.plan.is_foreign() {
             true => EndpointOutcome::ForeignResponse(status),
             false => EndpointOutcome::Response(status),
@@ -278,6 +288,13 @@ pub fn note_failure(
 }
 
 impl ExchangeWait {
+    /// The endpoint is waited for, where nothing else is.
+    pub fn read_endpoint(&mut self) {
+        if *self == ExchangeWait::Nothing {
+            *self = ExchangeWait::EndpointRead;
+        }
+    }
+
     /// The event for which a request stands in line. With a response under way, either end may be
     /// the one that has nothing to say; then it goes for memory only for what is kept of its body.
     fn stands(self, is_answered: bool, has_body: bool) -> Option<ClientWait> {

@@ -8,8 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use super::attempt::{Attempt, Broken, ExchangeEnd, ExchangeWait, Interims};
 use super::mirror;
+use crate::admission::framing::{FramingWork, UNIT_BYTES};
 use crate::codec::body::{BodyDecoder, BodyLength};
-use crate::codec::buffer::Buffer;
+use crate::codec::buffer::{BUFFER_BYTES, Buffer};
 use crate::codec::head::HeadFinder;
 use crate::codec::response::{self, ResponseHead};
 use crate::failure::{Failure, FailureKind, Retry};
@@ -25,6 +26,8 @@ pub(super) struct Relay<'a, 'l, P> {
     connection: &'l mut H1Connection,
     incoming: Option<Buffer>,
     response: Response,
+    /// The work of a response in very small chunks. Boxed, because hardly any comes so.
+    work: Option<Box<FramingWork>>,
     status: u16,
     /// The endpoint takes no more of the request; it may still answer.
     is_refused: bool,
@@ -55,6 +58,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             connection,
             incoming: None,
             response: Response::Head(HeadFinder::default()),
+            work: None,
             status: 0,
             is_refused: false,
             keep_alive: true,
@@ -209,14 +213,16 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         waits: &mut ExchangeWait,
     ) -> Result<bool, Failure> {
         if self.poll_turn(context).is_pending() {
-            if *waits == ExchangeWait::Nothing {
-                *waits = ExchangeWait::EndpointRead;
-            }
+            waits.read_endpoint();
             return Ok(false);
         }
         let mut moves = false;
         while matches!(self.response, Response::Head(_) | Response::Body(_)) {
             if !self.peer.has_room() {
+                break;
+            }
+            if self.poll_work(context).is_pending() {
+                waits.read_endpoint();
                 break;
             }
             if self.incoming.is_some() && self.read_incoming()? {
@@ -226,9 +232,7 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             let (stream, room) = (&mut self.connection.stream, self.peer.room());
             match stream.poll_fill_part(context, &mut self.incoming, room) {
                 Poll::Pending => {
-                    if *waits == ExchangeWait::Nothing {
-                        *waits = ExchangeWait::EndpointRead;
-                    }
+                    waits.read_endpoint();
                     break;
                 }
                 Poll::Ready(Ok(count)) if count > 0 => moves = true,
@@ -248,6 +252,15 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             return Poll::Ready(());
         }
         self.around.poll_turn(context)
+    }
+
+    /// Ready unless what came before was in very small chunks, and others have their turn now.
+    fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(work) = &mut self.work else {
+            return Poll::Ready(());
+        };
+        let around = &self.around;
+        work.poll_turn(context, |context| around.poll_turn(context))
     }
 
     /// Makes use of what was read; false where more is needed first.
@@ -365,16 +378,13 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
         else {
             return Ok(false);
         };
-        let mut moves = false;
-        while !incoming.is_empty() && !decoder.is_done() && self.peer.has_room() {
-            let step = decoder.step(incoming.filled());
-            let counts = &self.around.worker.local.counts;
-            let step = step.map_err(|it| counts.malformed(it, FailureKind::BadResponse))?;
-            self.peer.data(step.data);
-            let consumed = step.consumed;
-            incoming.consume(consumed);
-            moves = true;
+        let counts = &self.around.worker.local.counts;
+        let joined = decoder.join(incoming, BUFFER_BYTES);
+        let joined = joined.map_err(|it| counts.malformed(it, FailureKind::BadResponse))?;
+        if joined.length > 0 {
+            self.peer.data(joined.bytes(incoming));
         }
+        incoming.consume(joined.consumed);
         if incoming.is_empty() {
             self.incoming = None;
         }
@@ -382,7 +392,19 @@ impl<'a, 'l, P: Peer> Relay<'a, 'l, P> {
             self.peer.end(decoder.take_trailers());
             self.response = Response::Done;
         }
-        Ok(moves)
+        self.note_work(joined.work);
+        Ok(joined.consumed > 0)
+    }
+
+    /// Takes note of the work of framing, unless reading it took longer.
+    fn note_work(&mut self, bytes: usize) {
+        if bytes < UNIT_BYTES {
+            return;
+        }
+        let work = self.work.get_or_insert_default();
+        if let Some(charged) = work.note(bytes) {
+            self.around.spend_framing(charged);
+        }
     }
 
     /// The endpoint sends no more.

@@ -351,8 +351,9 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
             Poll::Ready(Err(error)) => Err(self.failed(&error)),
             Poll::Ready(Ok(response)) => {
                 let (parts, body) = response.into_parts();
-                let body = Intake::new(body);
+                let mut body = Intake::new(body);
                 if self.around.poll_turn(context).is_pending() {
+                    body.soak(context);
                     self.response = Response::Waiting(Box::new((parts, body)));
                     return Ok(Poll::Pending);
                 }
@@ -362,9 +363,13 @@ impl<'a, 'l, P: Peer> Exchange<'a, 'l, P> {
         }
     }
 
-    /// Begins the response that has waited for room, or for its turn.
+    /// Begins the response that has waited for room, or for its turn. What comes behind it is taken
+    /// meanwhile: the library would keep each frame by itself.
     fn answer(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Failure> {
         if self.around.poll_turn(context).is_pending() {
+            if let Response::Waiting(waiting) = &mut self.response {
+                waiting.1.soak(context);
+            }
             return Ok(Poll::Pending);
         }
         match std::mem::replace(&mut self.response, Response::Done) {

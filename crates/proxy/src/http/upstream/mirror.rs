@@ -175,6 +175,7 @@ fn copy_of(
         page_question: None,
         is_copied: true.into(),
         is_copy: true,
+        record: None,
         turn: Cell::default(),
     }
 }

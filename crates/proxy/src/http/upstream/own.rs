@@ -107,6 +107,7 @@ pub fn own_plan(worker: &Worker, own: Own<'_>) -> Option<Forward> {
         page_question: None,
         is_copied: true.into(),
         is_copy: true,
+        record: None,
         turn: Cell::default(),
     })
 }

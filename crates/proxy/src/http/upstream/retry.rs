@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use myriad_base::clock;
@@ -17,6 +17,7 @@ use super::retry_state::RetryState;
 use super::timers::Timers;
 use crate::admission::bucket::Running;
 use crate::admission::share::HeldShare as Share;
+use crate::admission::waiting::ClientWait;
 use crate::balance::usage::{HeldUsage, UsageKind};
 use crate::balance::{Choice, Endpoint, Flight, Pool};
 use crate::codec::buffer::Buffer;
@@ -123,7 +124,9 @@ pub async fn exchange<P: Peer>(
     deadline: &Deadline,
 ) -> Result<ExchangeOutcome, Broken> {
     account.put_trace(plan);
+    plan.record = account.record().cloned();
     let _request = admit(worker, plan)?;
+    account.wait("the addresses of the upstream's name");
     let answer = resolve(worker, plan).await?;
     let keeping = Keeping::of(plan);
     let head = std::mem::replace(&mut plan.head, EndpointHead::none());
@@ -143,10 +146,11 @@ pub async fn exchange<P: Peer>(
             timers.run(false);
         }
         timers.begin_try();
-        let way = connect(worker, plan, &target, tries.may_reuse, &mut timers).await;
+        account.wait("a connection to the endpoint");
+        let way = connect(worker, plan, &target, &tries, &mut timers, peer, deadline).await;
         let next = match way {
             Ok(way) => {
-                account.set_met(&target);
+                account.set_connected(&target, way.is_reused());
                 offer_cookie(plan, &target);
                 let around = Attempt {
                     worker,
@@ -161,6 +165,7 @@ pub async fn exchange<P: Peer>(
                 run(around, peer, account, way, flight).await?
             }
             Err(failure) => {
+                fail_try(plan, failure.kind);
                 let pool = pool(plan, answer.as_ref());
                 if Event::of(failure.kind, true).is_some() {
                     note_failure(worker, plan, pool, &target, failure.kind);
@@ -174,6 +179,7 @@ pub async fn exchange<P: Peer>(
             Next::Afresh => {}
             Next::Repeated => {
                 tried = Some(target.id);
+                account.wait("the next try");
                 pause(tries.wait(worker, plan), &mut timers).await?;
             }
         }
@@ -275,6 +281,7 @@ fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<
         ..
     } = around;
     let kind = broken.failure.kind;
+    fail_try(plan, kind);
     let is_its_own = Event::of(kind, false).is_some() || kind == FailureKind::RequestTimeout;
     if !broken.is_started && is_its_own {
         note_failure(worker, plan, pool, target, kind);
@@ -304,6 +311,13 @@ fn after_broken(around: Attempt<'_>, broken: Broken, is_reused: bool) -> Result<
         return Ok(Next::Repeated);
     }
     Err(broken)
+}
+
+/// Tells the record that somebody asked for how a try has failed.
+fn fail_try(plan: &Forward, kind: FailureKind) {
+    if let Some(record) = &plan.record {
+        record.fail_try(kind);
+    }
 }
 
 /// Gives back a connection of HTTP/1 that can serve again; a stream gives itself back.
@@ -382,14 +396,19 @@ fn choose(
     target.cloned().map_err(|kind| unstarted(kind.into()))
 }
 
-async fn connect(
+/// A connection to an endpoint. While it is waited for the request stands in line with others that
+/// wait for their endpoints, and it ends with its client.
+async fn connect<P: Peer>(
     worker: &Worker,
     plan: &Forward,
     target: &Arc<Endpoint>,
-    may_reuse: bool,
+    tries: &RetryState,
     timers: &mut Timers,
+    peer: &mut P,
+    deadline: &Deadline,
 ) -> Result<Way, Failure> {
     let dial = dial(plan, target);
+    let may_reuse = tries.may_reuse;
     let is_http2 = plan.upstream.is_http2();
     let at_once = match is_http2 {
         true => worker.h2_pool.take_open(&dial).map(Way::H2),
@@ -408,13 +427,36 @@ async fn connect(
         }
         worker.h1_pool.reach(&dial, may_reuse).await.map(Way::H1)
     });
-    poll_fn(|context| {
-        if let Poll::Ready(opened) = opening.as_mut().poll(context) {
-            return Poll::Ready(opened);
+    // It passes for whoever has to go, and bounds nothing here.
+    deadline.unset();
+    let standing = &mut timers.patience.standing;
+    standing.wait(ClientWait::Endpoint, 0, deadline.number());
+    let opened = poll_fn(|context| {
+        if let Poll::Ready(kind) = poll_ended(timers, peer, deadline, context) {
+            return Poll::Ready(Err(kind.into()));
         }
-        timers.poll_passed(context).map(|kind| Err(kind.into()))
+        opening.as_mut().poll(context)
     })
-    .await
+    .await;
+    deadline.unset();
+    timers.patience.standing.leave();
+    opened
+}
+
+/// Ready once a connection is not waited for any longer, with what that means.
+fn poll_ended<P: Peer>(
+    timers: &mut Timers,
+    peer: &mut P,
+    deadline: &Deadline,
+    context: &mut Context<'_>,
+) -> Poll<FailureKind> {
+    if peer.poll_gone(context).is_ready() {
+        return Poll::Ready(FailureKind::ClientGone);
+    }
+    if deadline.poll_passed(context).is_ready() && timers.patience.standing.is_evicted() {
+        return Poll::Ready(FailureKind::Overloaded);
+    }
+    timers.poll_passed(context)
 }
 
 /// The purpose of a connection for this plan.

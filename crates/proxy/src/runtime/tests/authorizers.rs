@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Response;
 use myriad_model::{
-    CheckProtocol, Cors, HttpCheck, Kind, NameMatch, PathReading, Policy, Provider, Route,
+    CheckProtocol, Cors, HttpCheck, Kind, NameMatch, PathReading, Policy, Provider, Route, Value,
 };
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -93,6 +93,42 @@ async fn all_fields_of_an_answer_reach_the_endpoint_where_any_may() {
     assert_eq!(header(echoed, "x-user"), Some("eve"), "{echoed}");
     // What says how a message is sent is of each message alone.
     assert_eq!(header(echoed, "content-length"), None, "{echoed}");
+}
+
+/// An endpoint that was lent to a route believes what the proxy says of clients, and not what
+/// whoever writes the route has a server of his own say.
+#[tokio::test]
+async fn endpoints_of_another_namespace_are_told_of_the_client_by_the_proxy_alone() {
+    for (namespace, is_told) in [("ns", true), ("other", false)] {
+        let backend = Backend::echo().await;
+        let service = Backend::answering(|_| {
+            "HTTP/1.1 200 OK\r\nX-User: eve\r\nX-Real-IP: 9.9.9.9\r\nX_Forwarded_For: 9.9.9.9\r\n\
+             X-Forwarded-Client-Cert: Hash=9.9.9.9\r\nContent-Length: 0\r\n\r\n"
+                .into()
+        })
+        .await;
+        let (mut world, ..) = world().await;
+        world.put_upstream("u", &[backend.address]);
+        world.put_upstream("check", &[service.address]);
+        let any = HttpCheck {
+            upstream_on_allow: [NameMatch::Any].into(),
+            ..HttpCheck::default()
+        };
+        let provider = Provider {
+            protocol: CheckProtocol::Http(Box::new(any)),
+            body: None,
+            ..over_http()
+        };
+        let closed = guarded("/", provider, |_| {});
+        world.put_all_of(namespace, vec![("closed", Value::Route(Box::new(closed)))]);
+        let response = world.ask(&get("/", "")).await;
+        let (_, echoed) = response.split_once("\r\n\r\n").unwrap();
+        assert_eq!(header(echoed, "x-user"), Some("eve"), "{echoed}");
+        assert_eq!(echoed.contains("9.9.9.9"), is_told, "{echoed}");
+        let own = header(echoed, "x-real-ip");
+        assert_eq!(own == Some("9.9.9.9"), is_told, "{echoed}");
+        assert!(own.is_some(), "{echoed}");
+    }
 }
 
 #[tokio::test]

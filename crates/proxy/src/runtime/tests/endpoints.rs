@@ -2,6 +2,7 @@
 
 mod hostile;
 mod raw;
+mod small_frames;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -17,6 +17,7 @@ use tokio::task::{LocalSet, yield_now};
 use super::floods::frame;
 use super::world::{Backend, PATIENCE, World, route, with_policy};
 use crate::Limits;
+use crate::admission::pressure::Pressure;
 use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
 use crate::admission::turns::HandshakeTurns;
@@ -32,6 +33,7 @@ use crate::random::rng::Rng;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::Counts;
+use crate::telemetry::live_trace::LiveTraces;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 
@@ -45,9 +47,14 @@ async fn serve(world: &World) -> TcpStream {
 
 /// A worker on this thread that does as the world says.
 pub(super) fn worker(world: &World, limits: Limits) -> Rc<Worker> {
+    worker_within(world, limits, &Arc::default())
+}
+
+/// The same in a process with so much memory.
+pub(super) fn worker_within(world: &World, limits: Limits, pressure: &Arc<Pressure>) -> Rc<Worker> {
     let limits = Arc::new(limits);
     let local = Rc::new(Local {
-        fairness: Fairness::new(&limits, &Arc::default()),
+        fairness: Fairness::new(&limits, pressure),
         turns: HandshakeTurns::new(),
         room: Rc::new(ConnectionRoom::new(&limits, Arc::default())),
         limits,
@@ -55,6 +62,7 @@ pub(super) fn worker(world: &World, limits: Limits) -> Rc<Worker> {
         counts: Arc::new(Counts::new()),
         dice: Rng::new(1),
         access_log: AccessLogWriter::default(),
+        live_traces: LiveTraces::default(),
         logs_all: false,
         number: 0,
         library: Arc::new(Library::new(1)),

@@ -26,6 +26,7 @@ use crate::{Limits, Settings};
 
 mod counted;
 mod mutual;
+mod traced;
 
 const OUTBOUND: &str = "127.0.0.1:15001";
 const INBOUND: &str = "0.0.0.0:15006";

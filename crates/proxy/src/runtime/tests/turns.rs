@@ -27,6 +27,7 @@ use crate::limits::Limits;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::telemetry::count;
+use crate::telemetry::top::TopSeries;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
@@ -444,7 +445,8 @@ async fn costly_requests_of_a_client_that_has_gone_are_dropped() {
             .unwrap();
         drop(client);
         let metrics = Metrics::new();
-        count::register(&metrics, std::slice::from_ref(&worker.local.counts));
+        let series = TopSeries::default();
+        count::register(&metrics, std::slice::from_ref(&worker.local.counts), series);
         for _ in 0..400 {
             yield_now().await;
         }

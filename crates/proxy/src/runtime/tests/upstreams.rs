@@ -33,7 +33,11 @@ fn put(world: &mut World, endpoints: &[SocketAddr], upstream: Upstream) {
     ]);
 }
 
-fn world_of(endpoints: &[SocketAddr], change: impl FnOnce(&mut UpstreamOptions)) -> World {
+/// A world with a route to an upstream whose options are changed.
+pub(super) fn world_of(
+    endpoints: &[SocketAddr],
+    change: impl FnOnce(&mut UpstreamOptions),
+) -> World {
     let mut options = UpstreamOptions::default();
     change(&mut options);
     let mut world = World::start();

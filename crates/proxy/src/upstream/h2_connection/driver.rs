@@ -13,10 +13,11 @@ use bytes::Bytes;
 use h2::PingPong;
 use h2::client::Connection;
 use myriad_model::Ping;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-use crate::admission::answers::{AnswerTurns, AnswerWait, FIELD_COST};
+use crate::admission::answers::{AnswerTurns, AnswerWait, FramesRead};
+use crate::admission::holdings::HeldBytes;
 use crate::codec::frame::WINDOW_BYTES_MAX;
 use crate::limits::Limits;
 use crate::telemetry::count::{Count, Counts};
@@ -27,9 +28,30 @@ use crate::upstream::noise::{EDGE_BYTES, Noise};
 /// that were given up, and frames that nobody has asked for. Beyond, it is closed.
 const UNASKED_BYTES_MAX: usize = 1 << 20;
 
-/// The most bytes that are read of a connection at once, before others have their turn. Each field
-/// of a head counts for more than the one byte that may stand for it.
+/// The most bytes that are read of a connection before others have their turn. Each frame, and each
+/// field of a head, counts for more than the few bytes that may stand for it.
 const SLICE_BYTES: usize = 64 << 10;
+
+/// The part of what is left of that which is read at once, beside the rest of a frame: it may be
+/// frames of one byte, which count for far more.
+const READ_PART: usize = 16;
+
+/// So much is read at once however little is left.
+const READ_BYTES_MIN: usize = 1 << 10;
+
+/// The memory that the library takes for a frame that nobody has taken yet. It keeps as much as
+/// it has ever taken, for as long as the connection lasts.
+const KEPT_FRAME_BYTES: usize = 320;
+
+/// The frames of one turn for which nothing counts as held: any connection has as many at times.
+const KEPT_FREE: usize = 64;
+
+/// A turn with more such frames than this is a heavy one. There is no room for as many of 20 bytes.
+const KEPT_MAX: usize = 256;
+
+/// A connection with more heavy turns than this does not stay for further requests. An endpoint
+/// whose answers are short, or come late for requests that were given up, has one now and then.
+const HEAVY_TURNS_MAX: usize = 64;
 
 /// The state that a connection's requests and its task share.
 #[derive(Default)]
@@ -40,8 +62,15 @@ pub(super) struct State {
     pub(super) unasked: Cell<usize>,
     /// Requests that have begun.
     pub(super) begun: Cell<u64>,
-    /// Bytes that were read since its task last had a turn.
+    /// The streams that its endpoint offers.
+    pub(super) offered: Cell<usize>,
+    /// The cost of what was read since its task last had a turn.
     slice: Cell<usize>,
+    /// The frames since then that the library keeps until somebody takes them, and the most ever.
+    kept: Cell<usize>,
+    most_kept: Cell<usize>,
+    /// The turns with very many of them.
+    heavy_turns: Cell<usize>,
     /// Whether its endpoint has sent too many frames that carry nothing.
     is_noisy: Cell<bool>,
     /// Whether it takes no more requests. Its task says so too, at its end.
@@ -65,6 +94,8 @@ pub(super) struct Bounded {
     /// The namespace of the upstream, and its place among answers that are there at once.
     owner: u64,
     wait: AnswerWait,
+    /// The bytes that the library keeps for frames.
+    held: HeldBytes,
 }
 
 /// The part of a frame's head from its kind on, where that was not read at once with the rest and
@@ -84,30 +115,39 @@ pub(super) struct Window {
     bytes: u32,
 }
 
-/// Drives a connection to its end, which also comes when a ping is not answered.
+/// Drives a connection to its end, which also comes when a ping is not answered. Has note taken
+/// when its endpoint offers other streams than before, and at the end.
 pub(super) async fn run(
     mut connection: Connection<Bounded, Bytes>,
     state: Rc<State>,
     mut window: Window,
-    rule: Option<Ping>,
-    counts: Arc<Counts>,
+    (rule, counts): (Option<Ping>, Arc<Counts>),
+    note: impl Fn(),
 ) {
     let mut pinging = pin!(ping(connection.ping_pong(), &state, rule));
     poll_fn(|context| {
-        state.slice.set(0);
+        state.begin_turn();
         window.widen(&mut connection, state.active.get());
+        let polled = Pin::new(&mut connection).poll(context);
+        if state.has_read() {
+            let offered = connection.max_concurrent_send_streams();
+            if state.offered.replace(offered) != offered {
+                note();
+            }
+        }
         // What it ended with is told to each of its streams.
-        match Pin::new(&mut connection).poll(context) {
+        match polled {
             Poll::Ready(_) => Poll::Ready(()),
             Poll::Pending => pinging.as_mut().poll(context),
         }
     })
     .await;
-    if state.has_heard_too_much() {
+    if state.has_heard_too_much() || state.is_laden() {
         counts.add(Count::UpstreamEvicted);
     }
     state.is_closed.set(true);
     state.settle();
+    note();
 }
 
 /// Pings by a rule, and where somebody asks what the endpoint offers: that comes before its answer
@@ -138,6 +178,37 @@ impl State {
         }
     }
 
+    fn begin_turn(&self) {
+        self.slice.set(0);
+        self.kept.set(0);
+    }
+
+    /// Whether anything was read in this turn.
+    fn has_read(&self) -> bool {
+        self.slice.get() > 0
+    }
+
+    /// Counts frames that the library keeps; what is held for them now, where that is more.
+    fn keep(&self, frames: usize) -> Option<usize> {
+        let before = self.kept.get();
+        let kept = before.saturating_add(frames);
+        self.kept.set(kept);
+        if before <= KEPT_MAX && kept > KEPT_MAX {
+            self.heavy_turns.set(self.heavy_turns.get() + 1);
+        }
+        if kept <= self.most_kept.get() {
+            return None;
+        }
+        self.most_kept.set(kept);
+        let places = kept.checked_next_power_of_two().unwrap_or(kept);
+        (kept > KEPT_FREE).then(|| places.saturating_mul(KEPT_FRAME_BYTES))
+    }
+
+    /// Whether what frames have taken is too much to be kept without a request.
+    pub(super) fn is_laden(&self) -> bool {
+        self.heavy_turns.get() > HEAVY_TURNS_MAX
+    }
+
     pub(super) fn has_heard_too_much(&self) -> bool {
         self.unasked.get() > UNASKED_BYTES_MAX || self.is_noisy.get()
     }
@@ -153,7 +224,7 @@ impl Bounded {
     pub(super) fn new(
         stream: EndpointStream,
         state: Rc<State>,
-        (turns, owner): (Rc<AnswerTurns>, u64),
+        (turns, owner, held): (Rc<AnswerTurns>, u64, HeldBytes),
     ) -> Self {
         Bounded {
             stream,
@@ -163,6 +234,7 @@ impl Bounded {
             turns,
             owner,
             wait: AnswerWait::default(),
+            held,
         }
     }
 }
@@ -175,17 +247,27 @@ impl Bounded {
             state,
             turns,
             owner,
+            held,
             ..
         } = self;
-        let before = noise.fields();
+        let before = (noise.frames(), noise.fields(), noise.kept());
         let withheld = noise.hear(read);
-        let fields = noise.fields().saturating_sub(before);
-        let fields = usize::try_from(fields).unwrap_or(usize::MAX);
-        turns.spend_frames(*owner, read.len(), fields);
-        let slice = state.slice.get() + read.len();
-        let of_fields = fields.saturating_mul(FIELD_COST);
-        state.slice.set(slice.saturating_add(of_fields));
-        state.hear(read.len());
+        let frames = more(before.0, noise.frames());
+        let fields = more(before.1, noise.fields());
+        let kept = more(before.2, noise.kept());
+        let bytes = read.len();
+        let read = FramesRead {
+            bytes,
+            frames,
+            fields,
+        };
+        turns.spend_frames(*owner, read);
+        let slice = state.slice.get().saturating_add(read.cost(1));
+        state.slice.set(slice);
+        if let Some(bytes) = state.keep(kept) {
+            held.set(bytes);
+        }
+        state.hear(bytes);
         if noise.is_too_much(state.begun.get(), state.active.get()) {
             state.is_noisy.set(true);
         }
@@ -195,6 +277,14 @@ impl Bounded {
             )),
             false => Ok(withheld),
         }
+    }
+
+    /// How much may be read at once: what is left of a frame, and beside that no more than may be
+    /// many frames.
+    fn room(&self) -> usize {
+        let left = SLICE_BYTES.saturating_sub(self.state.slice.get());
+        let of_others = (left / READ_PART).max(READ_BYTES_MIN);
+        self.noise.rest().saturating_add(of_others)
     }
 
     /// Ready unless something is there, nothing was read since the task last had a turn, and the
@@ -245,6 +335,11 @@ impl Edge {
     }
 }
 
+/// How many more there are than before.
+fn more(before: u64, now: u64) -> usize {
+    usize::try_from(now.saturating_sub(before)).unwrap_or(usize::MAX)
+}
+
 impl AsyncRead for Bounded {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -266,11 +361,9 @@ impl AsyncRead for Bounded {
                 return Poll::Ready(Ok(()));
             }
             let before = into.filled().len();
-            ready!(AsyncRead::poll_read(
-                Pin::new(&mut *it.stream),
-                context,
-                into
-            ))?;
+            let room = it.room() as u64;
+            let mut part = AsyncReadExt::take(&mut *it.stream, room);
+            ready!(AsyncRead::poll_read(Pin::new(&mut part), context, into))?;
             let read = into.filled_mut().get_mut(before..).unwrap_or_default();
             if read.is_empty() {
                 return Poll::Ready(Ok(()));
@@ -352,110 +445,4 @@ impl Window {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::pin::Pin;
-    use std::rc::Rc;
-    use std::task::{Context, Poll};
-
-    use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-    use tokio::net::{TcpListener, TcpStream};
-    use tokio::task::LocalSet;
-
-    use super::{AnswerTurns, Bounded, EndpointStream, SLICE_BYTES};
-    use crate::net::stream::Stream;
-
-    #[tokio::test]
-    async fn reading_ends_for_one_turn_though_more_is_there() {
-        LocalSet::new().run_until(read_in_slices()).await;
-    }
-
-    async fn read_in_slices() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let connected = TcpStream::connect(address).await.unwrap();
-        let (mut endpoint, _) = listener.accept().await.unwrap();
-        let stream = EndpointStream::new(Stream::Plain(connected));
-        let mut bounded = Bounded::new(stream, Rc::default(), (Rc::default(), 1));
-        // A frame of a body that is as long as a frame can be.
-        endpoint.write_all(&[255, 255, 255]).await.unwrap();
-        let mut room = vec![0; 4_096];
-        let mut turns = 0;
-        let mut total = 0;
-        while total < 3 * SLICE_BYTES {
-            endpoint.write_all(&vec![0; 2 * SLICE_BYTES]).await.unwrap();
-            bounded.state.slice.set(0);
-            let mut read = 0;
-            poll_fn(|context| {
-                loop {
-                    let mut into = ReadBuf::new(&mut room);
-                    let polled = Pin::new(&mut bounded).poll_read(context, &mut into);
-                    if polled.is_pending() && read == 0 {
-                        return Poll::Pending;
-                    }
-                    if polled.is_pending() {
-                        return Poll::Ready(());
-                    }
-                    read += into.filled().len();
-                }
-            })
-            .await;
-            assert!(read <= SLICE_BYTES, "{read}");
-            turns += 1;
-            total += read;
-        }
-        assert!(turns >= 3);
-    }
-
-    /// A connection that has something to say, and its endpoint.
-    async fn saying(turns: &Rc<AnswerTurns>, owner: u64) -> (Bounded, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let connected = TcpStream::connect(address).await.unwrap();
-        let (mut endpoint, _) = listener.accept().await.unwrap();
-        // A frame of a kind that nobody knows.
-        endpoint
-            .write_all(&[0, 0, 3, 99, 0, 0, 0, 0, 0, 1, 2, 3])
-            .await
-            .unwrap();
-        connected.readable().await.unwrap();
-        let stream = EndpointStream::new(Stream::Plain(connected));
-        let bounded = Bounded::new(stream, Rc::default(), (turns.clone(), owner));
-        (bounded, endpoint)
-    }
-
-    /// How much is read of a connection in one poll.
-    fn read_once(bounded: &mut Bounded, context: &mut Context<'_>) -> Poll<usize> {
-        let mut room = [0; 64];
-        let mut into = ReadBuf::new(&mut room);
-        let polled = Pin::new(bounded).poll_read(context, &mut into);
-        polled.map(|_| into.filled().len())
-    }
-
-    /// Each connection had a slice of its own, however many of one namespace had something to say.
-    #[tokio::test]
-    async fn a_namespace_that_has_had_its_turn_is_read_in_the_next_one() {
-        let story = async {
-            let turns = Rc::<AnswerTurns>::default();
-            let mut all = Vec::new();
-            for owner in [1, 1, 1, 2] {
-                all.push(saying(&turns, owner).await);
-            }
-            let mut read = Vec::new();
-            poll_fn(|context| {
-                for (bounded, _) in &mut all {
-                    read.push(read_once(bounded, context));
-                    turns.spend_head(1, 2 * SLICE_BYTES);
-                }
-                Poll::Ready(())
-            })
-            .await;
-            let ready = Poll::Ready(12);
-            assert_eq!(read, [ready, ready, Poll::Pending, ready]);
-            let (late, _) = &mut all[2];
-            let count = poll_fn(|context| read_once(late, context)).await;
-            assert_eq!(count, 12);
-        };
-        LocalSet::new().run_until(story).await;
-    }
-}
+mod tests;

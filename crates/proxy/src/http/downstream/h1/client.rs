@@ -23,19 +23,26 @@ use crate::limits::Reached;
 use crate::net::deadline::Deadline;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
-use crate::telemetry::count::Counts;
+
+mod passing;
+
+use passing::{Passing, SmallChunks};
 
 /// The most bytes that are thrown away after the last response.
-const LINGER_BYTES_MAX: usize = 256 << 10;
+const LINGER_BYTES_MAX: u32 = 256 << 10;
 
 /// The client's end: its stream, what it has sent, and what it has yet to be sent.
 pub(super) struct H1Client {
     worker: Rc<Worker>,
+    /// The source of the client, by its hash.
+    source: u64,
     stream: Stream,
     input: Option<Buffer>,
     output: Option<Buffer>,
     request: H1Request,
     decoder: BodyDecoder,
+    /// The turns of bodies in very small chunks, where there were some.
+    small_chunks: Option<Box<SmallChunks>>,
     encoder: Encoder,
     /// The trailers of a request.
     trailers: Option<Trailers>,
@@ -43,7 +50,7 @@ pub(super) struct H1Client {
     is_aborted: bool,
     bytes_received: u64,
     bytes_sent: u64,
-    lingered: usize,
+    lingered: u32,
     held: HeldBytes,
 }
 
@@ -64,47 +71,6 @@ pub(super) struct H1Request {
     pub expects_continue: bool,
 }
 
-/// A body on its way from what has arrived to what is sent on.
-struct Passing<'a> {
-    decoder: &'a mut BodyDecoder,
-    received: &'a mut u64,
-    bytes_max: u64,
-    counts: &'a Counts,
-}
-
-impl Passing<'_> {
-    /// Passes on what has arrived until there are so many bytes; whether there was anything.
-    ///
-    /// # Errors
-    /// A body that is malformed, or too large. What was decoded of it is consumed, too, so that
-    /// nobody takes it for a head.
-    fn pass(
-        &mut self,
-        input: &mut Buffer,
-        encoder: Encoder,
-        out: &mut Buffer,
-        room: usize,
-    ) -> Result<bool, FailureKind> {
-        let mut has_moved = false;
-        while !input.is_empty() && !self.decoder.is_done() && out.len() < room {
-            let step = self.decoder.step(input.filled());
-            let step = step.map_err(|it| self.counts.malformed(it, FailureKind::BadBody))?;
-            *self.received += step.data.len() as u64;
-            let is_too_large = *self.received > self.bytes_max;
-            if !is_too_large {
-                encoder.write(step.data, out);
-            }
-            let consumed = step.consumed;
-            input.consume(consumed);
-            if is_too_large {
-                return Err(FailureKind::BodyTooLarge);
-            }
-            has_moved = true;
-        }
-        Ok(has_moved)
-    }
-}
-
 impl H1Request {
     /// A request that could not be read.
     pub(super) fn unread() -> Self {
@@ -120,9 +86,15 @@ impl H1Request {
 }
 
 impl H1Client {
-    /// A client that has said this so far.
-    pub(super) fn new(stream: Stream, input: Option<Buffer>, worker: Rc<Worker>) -> Self {
+    /// A client, of a source, that has said this so far.
+    pub(super) fn new(
+        stream: Stream,
+        input: Option<Buffer>,
+        source: u64,
+        worker: Rc<Worker>,
+    ) -> Self {
         H1Client {
+            source,
             held: worker.local.fairness.holdings.connection(),
             worker,
             stream,
@@ -130,6 +102,7 @@ impl H1Client {
             output: None,
             request: H1Request::unread(),
             decoder: BodyDecoder::new(BodyLength::None),
+            small_chunks: None,
             encoder: Encoder::Plain,
             trailers: None,
             keep_alive: true,
@@ -138,6 +111,11 @@ impl H1Client {
             bytes_sent: 0,
             lingered: 0,
         }
+    }
+
+    /// The source of the client, by its hash.
+    pub(super) fn source(&self) -> u64 {
+        self.source
     }
 
     /// The stream, and what was read of it already.
@@ -316,12 +294,25 @@ impl H1Client {
         loop {
             self.input = None;
             match ready!(self.poll_fill(context)) {
-                Ok(count) if count > 0 => self.lingered += count,
+                Ok(count) if count > 0 => {
+                    let count = u32::try_from(count).unwrap_or(u32::MAX);
+                    self.lingered = self.lingered.saturating_add(count);
+                }
                 _ => return Poll::Ready(()),
             }
             if self.lingered > LINGER_BYTES_MAX {
                 return Poll::Ready(());
             }
+        }
+    }
+
+    /// Ready once more of the body may be passed on: at once, unless that comes in very small
+    /// chunks.
+    fn poll_small_chunks(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let turns = &self.worker.local.fairness.plans;
+        match &mut self.small_chunks {
+            None => Poll::Ready(()),
+            Some(chunks) => chunks.poll_turn(turns, self.source, context),
         }
     }
 
@@ -400,6 +391,9 @@ impl Peer for H1Client {
         };
         loop {
             let mut has_moved = false;
+            if self.input.is_some() && !self.decoder.is_done() {
+                ready!(self.poll_small_chunks(context));
+            }
             if let Some(input) = &mut self.input {
                 let mut passing = Passing {
                     decoder: &mut self.decoder,
@@ -408,7 +402,10 @@ impl Peer for H1Client {
                     counts: &self.worker.local.counts,
                 };
                 let room = out.len() + most;
-                has_moved = passing.pass(input, encoder, out, room)?;
+                let passed = passing.pass(input, encoder, out, room)?;
+                has_moved = passed.has_moved;
+                let turns = &self.worker.local.fairness.plans;
+                SmallChunks::note(&mut self.small_chunks, passed.work, turns, self.source);
                 if input.is_empty() {
                     self.input = None;
                 }
@@ -521,27 +518,11 @@ impl Peer for H1Client {
             Err(FailureKind::ClientGone)
         })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::{BodyDecoder, BodyLength, Buffer, Counts, Encoder, FailureKind, Passing};
-
-    #[test]
-    fn a_body_beyond_its_limit_is_never_read_as_the_next_request() {
-        let mut input = Buffer::for_head();
-        input.append(b"GET /evilGET /next");
-        let mut decoder = BodyDecoder::new(BodyLength::Exact(9));
-        let mut passing = Passing {
-            decoder: &mut decoder,
-            received: &mut 0,
-            bytes_max: 4,
-            counts: &Counts::new(),
-        };
-        let mut out = Buffer::for_head();
-        let passed = passing.pass(&mut input, Encoder::Plain, &mut out, 64);
-        assert_eq!(passed, Err(FailureKind::BodyTooLarge));
-        assert!(decoder.is_done() && out.is_empty());
-        assert_eq!(input.filled(), b"GET /next");
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.stream.is_reset(context) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 }

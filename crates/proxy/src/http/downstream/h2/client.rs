@@ -354,6 +354,10 @@ impl Peer for H2Client {
         }
         Poll::Ready(Ok(()))
     }
+
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.handle.poll_gone(context)
+    }
 }
 
 fn content_length(length: u64, out: &mut Buffer) {

@@ -22,6 +22,7 @@ mod heads;
 mod turn;
 
 use heads::Unfinished;
+use turn::SmallData;
 
 /// The most bytes that are thrown away once the connection is at its end.
 const LINGER_BYTES_MAX: usize = 256 << 10;
@@ -56,6 +57,7 @@ pub(super) struct Connection {
     /// The client, as what it asks takes turns, and its place among others where it waits.
     asker: Asker,
     wait: PlanWait,
+    small_data: SmallData,
     /// Whether it is to be seen that the client is still there, before more is read of it.
     has_to_look: bool,
 }
@@ -129,6 +131,7 @@ impl Connection {
                 is_costly: false,
             },
             wait: PlanWait::default(),
+            small_data: SmallData::default(),
             has_to_look: false,
         }
     }
@@ -542,6 +545,7 @@ impl Connection {
         // What nobody wants is read nevertheless.
         data.is_wanted = matches!(begun, Ok(true));
         self.data = Some(data);
+        self.charge_data(data);
         if !begun? && head.length < LATE_DATA_BYTES {
             self.count_late(0)?;
         }

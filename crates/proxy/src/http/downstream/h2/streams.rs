@@ -433,7 +433,7 @@ impl Streams {
             if self.window > max {
                 return Err(Fault::Connection(Reason::FlowControl));
             }
-            self.wake_waiting();
+            self.wake_next();
             return Ok(());
         }
         if let Some(slot) = self.find(id).and_then(|slot| self.slots.get_mut(slot)) {

@@ -272,6 +272,11 @@ impl<P: Peer> Peer for Processed<'_, P> {
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
         ready!(self.poll_begin(context))?;
+        self.talk.soak(context);
         self.peer.poll_flush(context)
+    }
+
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.peer.poll_gone(context)
     }
 }

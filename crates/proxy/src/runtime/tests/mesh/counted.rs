@@ -36,7 +36,7 @@ async fn counts(world: &World, name: &str, parts: &[(&str, &str)], expected: f64
 }
 
 /// A mesh whose only workload is called by all its names.
-async fn identified() -> World {
+pub(super) async fn identified() -> World {
     let detected = ListenerProtocol::Detected;
     let mut world = meshed(detected, MutualTls::Permissive).await;
     let authority = Authority::new();

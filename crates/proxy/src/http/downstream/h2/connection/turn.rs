@@ -1,25 +1,60 @@
 //! The turns of a connection among those of its client's source: the heads that it has to read wait
-//! while that has had its own.
+//! while that has had its own, and so do bodies in very small frames.
 
 use std::task::{Context, Poll};
 
-use super::Connection;
-use crate::admission::planning::{CHARGED_STEPS, read_steps};
+use super::{Connection, Data};
+use crate::admission::framing::CHARGED_BYTES;
+use crate::admission::planning::{Asker, CHARGED_STEPS, read_steps};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{FrameHead, kind};
 use crate::http::downstream::h2::streams::Gone;
 
+/// The bytes of a body in a frame from which on they cost no more than any.
+const SMALL_DATA_BYTES: usize = 1 << 10;
+
+/// So many bytes that a frame of a body has fewer cost as much as one of a head.
+const BYTES_PER_COST: usize = 4;
+
+/// The frames of a connection with next to nothing of a body in each.
+#[derive(Default)]
+pub(super) struct SmallData {
+    /// The bytes of heads that they cost as much as, and that were not charged yet.
+    uncharged: usize,
+    /// Whether some were charged since it was last the turn of the client's source.
+    has_to_wait: bool,
+}
+
 impl Connection {
-    /// Ready unless a head is next, and others have their turn before.
+    /// Ready unless a head is next, or one more of many small frames of bodies, and others have
+    /// their turn before.
     pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.local.fairness.plans.admits_any_source() || !self.begins_head() {
+        if self.local.fairness.plans.admits_any_source() {
+            self.small_data.has_to_wait = false;
             return Poll::Ready(());
         }
+        let Some((asker, is_data)) = self.next_asker() else {
+            return Poll::Ready(());
+        };
         let turns = &self.local.fairness.plans;
-        let polled = turns.poll_source(self.asker, &mut self.wait, context);
+        let polled = turns.poll_source(asker, &mut self.wait, context);
         // It may go while it waits.
         self.has_to_look |= polled.is_pending();
+        self.small_data.has_to_wait &= polled.is_pending() || !is_data;
         polled
+    }
+
+    /// Charges a frame of a body, where that is small and not the last.
+    pub(super) fn charge_data(&mut self, data: Data) {
+        let small = &mut self.small_data;
+        if !data.is_end {
+            small.uncharged += SMALL_DATA_BYTES.saturating_sub(data.left) / BYTES_PER_COST;
+        }
+        if small.uncharged >= CHARGED_BYTES {
+            small.has_to_wait = true;
+            let steps = read_steps(std::mem::take(&mut small.uncharged));
+            self.local.fairness.plans.spend(self.asker.source, steps);
+        }
     }
 
     /// Charges a head that was unpacked, whether or not anybody wants it.
@@ -37,10 +72,23 @@ impl Connection {
         matches!(sent, Poll::Ready(Err(Gone))) || self.stream.has_failed()
     }
 
-    fn begins_head(&self) -> bool {
+    /// The client as it asks for what is next, where that has its turn, and whether that is part of
+    /// a body.
+    fn next_asker(&self) -> Option<(Asker, bool)> {
         let is_between = self.head.is_none() && self.data.is_none();
         let input = self.input.as_ref().map_or(&[][..], Buffer::filled);
-        let next = FrameHead::read(input).filter(|_| is_between);
-        next.is_some_and(|head| head.kind == kind::HEADERS)
+        let next = FrameHead::read(input).filter(|_| is_between)?;
+        let is_small = self.small_data.has_to_wait && next.length < SMALL_DATA_BYTES;
+        match next.kind {
+            kind::HEADERS => Some((self.asker, false)),
+            kind::DATA if is_small => {
+                let asker = Asker {
+                    is_costly: true,
+                    ..self.asker
+                };
+                Some((asker, true))
+            }
+            _ => None,
+        }
     }
 }

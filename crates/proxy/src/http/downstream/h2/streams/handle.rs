@@ -110,7 +110,14 @@ impl Handle {
     /// # Errors
     /// A client that went away.
     pub(crate) fn data(&mut self, data: &[u8]) -> Result<usize, Gone> {
-        self.send(|streams, place, _| streams.put_data(place, data))
+        self.send(|streams, place, _| {
+            let taken = streams.put_data(place, data);
+            if taken == data.len() {
+                streams.leave_line(place);
+            }
+            streams.wake_next();
+            taken
+        })
     }
 
     /// Sends the end of the stream.
@@ -276,6 +283,8 @@ impl Drop for Handle {
             (true, false) => streams.fail(slot.id, Reason::NoError),
             (false, _) => streams.fail(slot.id, Reason::Cancel),
         }
+        // It may have been woken to write what it will not.
+        streams.wake_next();
         streams.shrink();
         wake(&streams.connection);
     }
@@ -283,11 +292,101 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Waker};
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
 
     use super::super::account::tests::streams;
-    use super::Handle;
+    use super::{Handle, SharedStreams};
     use crate::limits::Limits;
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A stream, and how often it was woken.
+    type Waiting = (Handle, Arc<Woken>);
+
+    /// Streams that wait for the window of their connection, which is closed.
+    fn waiting(count: u32) -> (Rc<SharedStreams>, Vec<Waiting>) {
+        let shared = streams(&Limits::default());
+        shared.with(|streams| {
+            streams.output = None;
+            streams.window = 0;
+        });
+        let one = |number| {
+            let slot = shared.with(|streams| {
+                streams.note(number * 2 + 1).unwrap();
+                streams.open(number * 2 + 1, true, None)
+            });
+            let mut handle = Handle::new(shared.clone(), slot);
+            let woken = Arc::<Woken>::default();
+            let waker = Waker::from(woken.clone());
+            let mut context = Context::from_waker(&waker);
+            assert!(handle.poll_wait(&mut context).is_pending());
+            (handle, woken)
+        };
+        let all = (0..count).map(one).collect();
+        (shared, all)
+    }
+
+    fn wakes(all: &[Waiting]) -> Vec<usize> {
+        let counts = all.iter().map(|(_, woken)| &woken.0);
+        counts.map(|count| count.load(Ordering::SeqCst)).collect()
+    }
+
+    /// All of them were woken for each.
+    #[test]
+    fn a_window_of_one_byte_wakes_one_of_those_who_wait_for_it() {
+        let (shared, mut all) = waiting(4);
+        for number in 0..8 {
+            shared.with(|streams| streams.widen(0, 1).unwrap());
+            let (handle, woken) = &mut all[number % 4];
+            assert_eq!(handle.data(b"xx"), Ok(1));
+            let waker = Waker::from(woken.clone());
+            let mut context = Context::from_waker(&waker);
+            assert!(handle.poll_wait(&mut context).is_pending());
+        }
+        assert_eq!(wakes(&all), [2; 4]);
+        shared.with(|streams| assert_eq!(streams.waiting.len(), 4));
+    }
+
+    /// As where it is looked after for another reason: nobody would wake the next one.
+    #[test]
+    fn one_that_has_written_all_while_it_waited_waits_no_more() {
+        let (shared, mut all) = waiting(2);
+        shared.with(|streams| streams.window = 100);
+        assert_eq!(all[0].0.data(b"xx"), Ok(2));
+        assert_eq!(wakes(&all), [0, 1]);
+        shared.with(|streams| assert!(streams.waiting.is_empty()));
+    }
+
+    #[test]
+    fn what_is_left_of_a_window_is_for_the_next_one() {
+        let (shared, mut all) = waiting(4);
+        shared.with(|streams| streams.widen(0, 100).unwrap());
+        assert_eq!(wakes(&all), [1, 0, 0, 0]);
+        assert_eq!(all[0].0.data(b"xx"), Ok(2));
+        assert_eq!(wakes(&all), [1, 1, 0, 0]);
+        // One that ends before it has written anything hands it on, and so does one that is reset.
+        drop(all.remove(1));
+        assert_eq!(wakes(&all), [1, 1, 0]);
+        shared.with(|streams| streams.reset_by_client(7));
+        assert_eq!(wakes(&all), [1, 1, 1]);
+        assert_eq!(all[1].0.data(&[b'x'; 98]), Ok(98));
+        assert_eq!(wakes(&all), [1, 1, 1]);
+        shared.with(|streams| streams.widen(0, 1).unwrap());
+        // It is of no use to who is reset, and nobody else waits.
+        assert_eq!(wakes(&all), [1, 1, 2]);
+        shared.with(|streams| assert!(streams.waiting.is_empty()));
+    }
 
     #[test]
     fn a_stream_that_ends_waits_for_nothing_any_more() {

@@ -73,6 +73,31 @@ impl Streams {
         }
     }
 
+    /// A slot's stream has nothing to write any more, and waits for nothing.
+    pub(crate) fn leave_line(&mut self, place: usize) {
+        if let Some(slot) = self.slots.get_mut(place)
+            && std::mem::take(&mut slot.is_waiting)
+        {
+            self.waiting.retain(|waiting| *waiting != place);
+        }
+    }
+
+    /// Wakes the first of the tasks that wait, where some of a body may be written. Once that has
+    /// written its part, or gone, the next one is woken: a window of one byte is for one of them.
+    pub(crate) fn wake_next(&mut self) {
+        while self.window > 0 && !self.waiting.is_empty() && self.has_room(PART_BYTES) {
+            let place = self.waiting.remove(0);
+            let Some(slot) = self.slots.get_mut(place) else {
+                continue;
+            };
+            slot.is_waiting = false;
+            wake(&slot.waker);
+            if !slot.is_reset {
+                return;
+            }
+        }
+    }
+
     /// Whether some of a body of so many bytes may be written.
     pub(crate) fn has_room(&self, count: usize) -> bool {
         OUTPUT_BYTES.saturating_sub(self.unsent() + HEAD_BYTES) >= count.min(PART_BYTES)
