@@ -7,6 +7,7 @@ use anyhow::{Result, bail, ensure};
 use myriad_lab::cluster::{self, Cluster, Isolation, NODES_MAX, Name};
 use myriad_lab::tool::cache_folder;
 
+use crate::peer::{self, Peer};
 use crate::stages::setup;
 
 /// An action on a test cluster.
@@ -27,7 +28,7 @@ pub(crate) enum Action {
         #[arg(long, requires = "node", default_value_t = 1, value_parser = parse_nodes)]
         nodes: usize,
     },
-    /// Builds the programs that have not been built yet, which takes some minutes once.
+    /// Builds the programs that have not been built yet, and k6, which takes some minutes once.
     Build {
         /// Builds those of nodes too.
         #[arg(long)]
@@ -89,7 +90,10 @@ pub(crate) fn run(root: &Path, action: Action) -> Result<()> {
             );
             println!("{}", up.usage());
         }
-        Action::Build { node } => cluster::build_programs(root, &cache, node)?,
+        Action::Build { node } => {
+            cluster::build_programs(root, &cache, node)?;
+            peer::provide(root, Peer::K6, &cache)?;
+        }
         Action::Load { name, archive } => {
             let archive = std::path::absolute(archive)?;
             Cluster::find(&cache, &name)?.load(&archive)?;

@@ -122,6 +122,29 @@ const ADDRESSES: [&str; 2] = ["-usable-address=10.112.0.77", "-unusable-address=
 /// No run that gets on takes that long.
 const TIMEOUT: &str = "-test.timeout=6h";
 
+/// The parts of the extended tests, of which a run of all stages has one.
+const SHARDS: &str = "commit/8";
+
+/// How many times as long as usual the tests wait in such a run.
+const PATIENCE: f64 = 5.0;
+
+/// Runs the core tests and the part of the extended ones that the commit tells.
+pub(crate) fn run_shard(root: &Path, binary: &Path) -> Result<()> {
+    let wanted = Wanted {
+        profiles: Vec::new(),
+        tests: Vec::new(),
+        shard: Some(SHARDS.parse()?),
+        list: false,
+        mode: Mode::Dedicated,
+        keep: false,
+        patience: PATIENCE,
+        parallel: 4,
+        binary: Some(binary.to_owned()),
+        build: String::new(),
+    };
+    run(root, &wanted)
+}
+
 /// Runs the suite, or those of its tests that are wanted.
 pub(crate) fn run(root: &Path, wanted: &Wanted) -> Result<()> {
     let cache = tool::cache_folder()?;
@@ -187,8 +210,8 @@ fn hash_of_commit(root: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Removes the routes that a run of one test has left in a cluster that is kept: they are in the way
-/// of all other tests.
+/// Removes the routes that a run of one test has left in a cluster that is kept, which are in the
+/// way of all other tests.
 fn clear_routes(cluster: &Cluster) -> Result<()> {
     let kinds = "httproutes,grpcroutes,tlsroutes,tcproutes,udproutes";
     cluster.kubectl(&["delete", kinds, "--all", "--all-namespaces"], "")?;

@@ -20,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
 mod answers;
+mod browser;
 mod cluster;
 mod codegen;
 mod conformance;

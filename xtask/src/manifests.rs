@@ -34,10 +34,25 @@ struct Variant {
 }
 
 /// Each has to render.
-const VARIANTS: [Variant; 15] = [
+const VARIANTS: [Variant; 16] = [
     Variant {
-        settings: &["proxy.kind=DaemonSet", "podMonitor.enabled=true"],
-        lines: &["kind: DaemonSet", "kind: PodMonitor"],
+        settings: &[
+            "proxy.kind=DaemonSet",
+            "podMonitor.enabled=true",
+            "dashboards.enabled=true",
+            "alerts.enabled=true",
+            "alerts.labels.release=prometheus",
+        ],
+        lines: &[
+            "kind: DaemonSet",
+            "kind: PodMonitor",
+            "grafana_dashboard: \"1\"",
+            "name: myriad-dashboard-control-plane",
+            "fleet.json: |",
+            "kind: PrometheusRule",
+            "release: prometheus",
+            "- alert: MyriadErrors",
+        ],
     },
     Variant {
         settings: &[
@@ -63,6 +78,16 @@ const VARIANTS: [Variant; 15] = [
             "networkPolicy.enabled=false",
         ],
         lines: &["kind: HorizontalPodAutoscaler"],
+    },
+    Variant {
+        settings: &["console.tokenSecret=shown", "console.reviews=true"],
+        lines: &[
+            "- --console-token-file=/etc/myriad/console/token",
+            "- --console-reviews",
+            "- {name: console, mountPath: /etc/myriad/console, readOnly: true}",
+            "resources: [tokenreviews]",
+            "- nonResourceURLs: [/myriad/console]",
+        ],
     },
     Variant {
         settings: &[

@@ -36,7 +36,8 @@ const ENVOY: Tool = Tool {
     version: "1.40.0",
 };
 
-const K6: Tool = Tool {
+/// Runs the scripts of `deploy/k6` too, which a test does.
+pub(crate) const K6: Tool = Tool {
     name: "k6",
     version: "1.8.1",
 };

@@ -12,11 +12,12 @@ use myriad_lab::cert_manager::{CERT_MANAGER, CERT_MANAGER_DEFINITIONS};
 use myriad_lab::pebble::{PEBBLE, PEBBLE_NAMES};
 use myriad_lab::tool;
 
-use crate::oidc;
+use crate::{browser, oidc, peer};
 
 mod cluster;
 mod node;
 mod programs;
+mod report;
 mod roles;
 pub(crate) mod setup;
 mod smoke;
@@ -27,11 +28,14 @@ struct Stage {
     run: fn(&Place) -> Result<()>,
 }
 
-/// The stage that only root can run: containers need it.
-const OF_ROOT: &str = "node";
+/// The stages that only root can run: containers need it.
+const OF_ROOT: [&str; 2] = ["node", "conformance"];
+
+/// The stage that runs where it is named alone: it takes minutes, and other programs than ours.
+const BY_NAME: &str = "report";
 
 /// The stages in the order in which they run: what is quick or stops everything comes first.
-const STAGES: [Stage; 15] = [
+const STAGES: [Stage; 17] = [
     stage("setup", setup::run),
     stage("fmt", |place| place.cargo(&["fmt", "--all", "--check"])),
     stage("walls", |place| crate::check_walls(&place.root)),
@@ -48,7 +52,11 @@ const STAGES: [Stage; 15] = [
     stage("stories", stories),
     stage("cluster", cluster::run),
     stage("node", node::run),
+    stage("conformance", |place| {
+        crate::conformance::run_shard(&place.root, &place.programs.join("myriad"))
+    }),
     stage("bench-smoke", smoke::run),
+    stage(BY_NAME, cluster::run_report),
 ];
 
 const fn stage(name: &'static str, run: fn(&Place) -> Result<()>) -> Stage {
@@ -96,7 +104,8 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     }
     summarise(&chosen, &times, failure.is_some());
     if names.is_empty() && !is_root() {
-        println!("not among them, since it needs root: cargo xtask test --stage {OF_ROOT}");
+        let left = OF_ROOT.map(|name| format!("--stage {name}")).join(" ");
+        println!("not among them, since they need root: cargo xtask test {left}");
     }
     failure.map_or(Ok(()), Err)
 }
@@ -111,7 +120,8 @@ fn choose(names: &[String], is_root: bool) -> Result<Vec<&'static Stage>> {
     }
     let stages = STAGES.iter().filter(|stage| {
         let named = names.iter().any(|name| name == stage.name);
-        stage.name == "setup" || named || names.is_empty() && (is_root || stage.name != OF_ROOT)
+        let is_usual = (is_root || !OF_ROOT.contains(&stage.name)) && stage.name != BY_NAME;
+        stage.name == "setup" || named || names.is_empty() && is_usual
     });
     Ok(stages.collect())
 }
@@ -178,6 +188,8 @@ impl Place {
     /// Tests find a tool by a variable, so that none of them looks for it, or skips without it.
     fn with_tools(&self, mut command: Command) -> Command {
         command.env("MYRIAD_H2SPEC", setup::H2SPEC.path(&self.cache));
+        command.env("MYRIAD_K6", peer::K6.path(&self.cache));
+        command.env("MYRIAD_BROWSER", browser::BROWSER.path(&self.cache));
         command.env("MYRIAD_OIDC_PROVIDER", oidc::PROVIDER.path(&self.cache));
         command.env("MYRIAD_PEBBLE", PEBBLE.path(&self.cache));
         command.env("MYRIAD_PEBBLE_NAMES", PEBBLE_NAMES.path(&self.cache));
@@ -220,11 +232,12 @@ mod tests {
             error.contains("tidiness") && error.contains("tidy"),
             "{error}"
         );
-        assert_eq!(choose(&[], true).expect("all"), STAGES.map(|it| it.name));
-        let others = choose(&[], false).expect("all but one");
-        assert_eq!(others.len(), STAGES.len() - 1);
-        assert!(!others.contains(&OF_ROOT));
-        let names = choose(&[OF_ROOT], false);
-        assert_eq!(names.expect("known"), ["setup", OF_ROOT]);
+        let usual = STAGES.iter().map(|it| it.name).filter(|it| *it != BY_NAME);
+        assert!(choose(&[], true).expect("all").into_iter().eq(usual));
+        let others = choose(&[], false).expect("all but those");
+        assert_eq!(others.len(), STAGES.len() - OF_ROOT.len() - 1);
+        assert!(!others.iter().any(|name| OF_ROOT.contains(name)));
+        let names = choose(&OF_ROOT, false);
+        assert_eq!(names.expect("known"), ["setup", "node", "conformance"]);
     }
 }

@@ -1,8 +1,8 @@
 //! The door for operators: health, readiness, metrics, dumps.
 //!
 //! **Does** serve the pages that it is handed as closures, on an address of its own, to those who
-//! call it by that address, one at a time beside the thread that says how the process is; and lends
-//! its server to others that few callers ask.
+//! call it by that address, one at a time beside the thread that says how the process is; sites of
+//! pages to those whom their guards let in; and lends its server to others that few callers ask.
 //! **Knows** HTTP and the paths `/healthz` and `/readyz`.
 //! **Never** sees an object, a resource or a secret: what a page shows is decided by who hands
 //! it in.
@@ -22,11 +22,13 @@ mod caller;
 mod guests;
 mod patient;
 pub mod server;
+pub mod site;
 pub mod turns;
 
 pub use caller::Hosts;
 
 use self::server::{Answering, Question, Server, status, text, typed};
+use self::site::Site;
 use self::turns::Turns;
 
 /// The largest body of a request for a page; none of them reads it.
@@ -53,7 +55,7 @@ pub struct Page {
 }
 
 /// See [`Page::render`].
-pub type Render = Box<dyn Fn(&str) -> (&'static str, String) + Send + Sync>;
+pub type Render = Box<dyn Fn(&str) -> (&'static str, Vec<u8>) + Send + Sync>;
 
 /// A page that answers a question.
 pub struct Form {
@@ -84,6 +86,9 @@ pub struct Admin {
     rendering: Turns,
     /// The same while a form answers.
     answering: Turns,
+    sites: Vec<Arc<Site>>,
+    /// The same while a page of a site is made.
+    visiting: Turns,
 }
 
 /// The entry under a path.
@@ -105,6 +110,8 @@ impl Admin {
             hosts,
             rendering: Turns::default(),
             answering: Turns::default(),
+            sites: Vec::new(),
+            visiting: Turns::default(),
         };
         admin.add("/healthz", Entry::Health);
         admin.add("/readyz", Entry::Readiness);
@@ -125,10 +132,22 @@ impl Admin {
         self
     }
 
+    /// The pages of one more site.
+    #[must_use]
+    pub fn site(mut self, site: Site) -> Self {
+        self.list(site.path);
+        self.sites.push(Arc::new(site));
+        self
+    }
+
     fn add(&mut self, path: &'static str, entry: Entry) {
+        self.list(path);
+        self.entries.insert(path, entry);
+    }
+
+    fn list(&mut self, path: &str) {
         self.index.push_str(path);
         self.index.push('\n');
-        self.entries.insert(path, entry);
     }
 
     /// Serves until the drain is asked for.
@@ -151,21 +170,21 @@ impl Admin {
         if !self.hosts.admit(question) {
             return text(StatusCode::MISDIRECTED_REQUEST.as_u16(), MISDIRECTED);
         }
-        let Some(entry) = self.entries.get(question.uri().path()) else {
-            return status(StatusCode::NOT_FOUND);
+        let path = question.uri().path();
+        let Some(entry) = self.entries.get(path) else {
+            let mut sites = self.sites.iter();
+            let site = sites.find_map(|site| Some((site, site.rest(path)?)));
+            return match site {
+                Some((site, rest)) => self.visit(site, rest, question).await,
+                None => status(StatusCode::NOT_FOUND),
+            };
         };
         let (is_allowed, methods) = match entry.changes() {
             true => (*question.method() == Method::POST, "POST"),
-            false => {
-                let is_read = matches!(*question.method(), Method::GET | Method::HEAD);
-                (is_read, "GET,HEAD")
-            }
+            false => (is_read(question), READING),
         };
         if !is_allowed {
-            let mut answer = status(StatusCode::METHOD_NOT_ALLOWED);
-            let methods = HeaderValue::from_static(methods);
-            answer.headers_mut().insert(header::ALLOW, methods);
-            return answer;
+            return only(methods);
         }
         if entry.changes() && !is_json(question) {
             return status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
@@ -197,10 +216,48 @@ impl Admin {
     }
 }
 
+impl Admin {
+    /// Answers with a page of a site. Whoever is not let in takes no turn.
+    async fn visit(&self, site: &Arc<Site>, rest: &str, question: &Question) -> server::Answer {
+        if !is_read(question) {
+            return only(READING);
+        }
+        if let Err(mut refusal) = (site.guard)(question).await {
+            site.protect(refusal.headers_mut());
+            return refusal;
+        }
+        let query = question.uri().query().unwrap_or_default().to_owned();
+        let (made, rest) = (site.clone(), rest.to_owned());
+        let render = move || (made.render)(&rest, &query);
+        match in_turn(&self.visiting, server::source(question), render).await {
+            Ok(reply) => site.answer(reply),
+            Err(mut refusal) => {
+                site.protect(refusal.headers_mut());
+                refusal
+            }
+        }
+    }
+}
+
 impl Entry {
     fn changes(&self) -> bool {
         matches!(self, Entry::Form(form) if form.changes)
     }
+}
+
+/// The methods that change nothing.
+const READING: &str = "GET,HEAD";
+
+fn is_read(question: &Question) -> bool {
+    matches!(*question.method(), Method::GET | Method::HEAD)
+}
+
+/// The answer to another method than these.
+fn only(methods: &'static str) -> server::Answer {
+    let mut answer = status(StatusCode::METHOD_NOT_ALLOWED);
+    let methods = HeaderValue::from_static(methods);
+    answer.headers_mut().insert(header::ALLOW, methods);
+    answer
 }
 
 fn is_json(question: &Question) -> bool {

@@ -8,13 +8,14 @@ use std::time::Duration;
 use myriad_base::readiness::Readiness;
 use myriad_base::task;
 
+use super::site::{Reply, Site};
 use super::{Admin, Form, Hosts, Page, server};
 
 fn admin(readiness: &Readiness) -> Admin {
     Admin::new(readiness.clone(), Hosts::default())
         .page(Page {
             path: "/metrics",
-            render: Box::new(|accept| ("text/plain", format!("for {accept:?}"))),
+            render: Box::new(|accept| ("text/plain", format!("for {accept:?}").into())),
         })
         .form(Form {
             path: "/explain",
@@ -128,7 +129,7 @@ fn waiting(noted: &Arc<Mutex<Vec<String>>>) -> (Page, SyncSender<()>) {
         render: Box::new(move |accept| {
             let token = given.lock().unwrap().recv_timeout(Duration::from_secs(10));
             noted.lock().unwrap().push(accept.to_owned());
-            ("text/plain", token.is_ok().to_string())
+            ("text/plain", token.is_ok().to_string().into())
         }),
     };
     (page, give)
@@ -182,4 +183,83 @@ async fn pages_are_rendered_one_at_a_time_in_turns_of_addresses() {
         assert_eq!(asked.await.unwrap(), Some(200));
     }
     assert_eq!(*noted.lock().unwrap(), ["1a", "1b", "2a", "1c"]);
+}
+
+/// A site that lets in whoever says so.
+fn site(render: super::site::SiteRender) -> Site {
+    Site {
+        path: "/console",
+        guard: Box::new(|question| {
+            let is_known = question.headers().contains_key("authorization");
+            Box::pin(async move {
+                match is_known {
+                    true => Ok(()),
+                    false => Err(server::text(401, "say who you are\n")),
+                }
+            })
+        }),
+        render,
+        policy: http::HeaderValue::from_static("default-src 'none'"),
+    }
+}
+
+#[tokio::test]
+async fn a_site_is_shown_to_those_whom_its_guard_lets_in() {
+    let shown = site(Box::new(|path, query| Reply {
+        status: 200,
+        content_type: "text/html; charset=utf-8",
+        body: format!("{path}?{query}"),
+    }));
+    let admin = Admin::new(Readiness::new(), Hosts::default()).site(shown);
+    let ask = async |method: &str, target: &str, is_known: bool| {
+        let question = http::Request::builder().method(method).uri(target);
+        let mut question = question.header("host", "127.0.0.1:9901");
+        if is_known {
+            question = question.header("authorization", "Bearer a");
+        }
+        let answer = admin
+            .answer(&question.body(bytes::Bytes::new()).unwrap())
+            .await;
+        let policy = answer.headers().get("content-security-policy").cloned();
+        let (status, _, body) = read(answer).await;
+        (status, body, policy.is_some())
+    };
+    let (refused, shown) = ("say who you are\n".to_owned(), "/a?b=c".to_owned());
+    assert_eq!(ask("GET", "/console/a", false).await, (401, refused, true));
+    assert_eq!(ask("GET", "/console/a?b=c", true).await, (200, shown, true));
+    assert_eq!(ask("GET", "/console", true).await.0, 200);
+    assert_eq!(ask("POST", "/console", true).await.0, 405);
+    assert_eq!(ask("GET", "/consoles", true).await.0, 404);
+    let index = ask("GET", "/", false).await;
+    assert_eq!(index.1, "/healthz\n/readyz\n/console\n");
+}
+
+#[tokio::test]
+async fn health_waits_for_no_site_and_who_is_not_let_in_takes_no_turn() {
+    let (give, given) = sync_channel::<()>(1);
+    let given = Mutex::new(given);
+    let slow = site(Box::new(move |_, _| {
+        let token = given.lock().unwrap().recv_timeout(Duration::from_secs(10));
+        Reply {
+            status: 200,
+            content_type: "text/html",
+            body: token.is_ok().to_string(),
+        }
+    }));
+    let admin = Admin::new(Readiness::new(), Hosts::default()).site(slow);
+    let admin = Arc::new(admin);
+    let asked = admin.clone();
+    let page = task::spawn("test page", async move {
+        let question = http::Request::get("/console").header("authorization", "Bearer a");
+        let question = question.body(bytes::Bytes::new()).unwrap();
+        read(asked.answer(&question).await).await
+    });
+    tokio::task::yield_now().await;
+    let well = answered(200, TEXT, "ok\n");
+    assert_eq!(ask(&admin, "GET", "/healthz").await, well);
+    assert_eq!(ask(&admin, "GET", "/console").await.0, 401);
+    // The page was still being made: it was given its token only now.
+    give.send(()).unwrap();
+    let page = page.await.unwrap().unwrap();
+    assert_eq!(page, answered(200, "text/html", "true"));
 }

@@ -2,6 +2,7 @@
 //! way.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::{Finding, Object, ObjectKey, ObjectKind};
 
@@ -49,4 +50,8 @@ pub struct Batch {
     /// Whether removals among the changes are inferred: nobody was seen to remove the objects,
     /// which are only not there any more.
     pub infers: bool,
+    /// The last writers of changed objects, where the objects say so.
+    pub writers: Vec<(ObjectKey, Arc<str>)>,
+    /// When the source noticed the first of them; `None` where it does not say.
+    pub noticed: Option<Instant>,
 }

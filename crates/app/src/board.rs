@@ -12,12 +12,13 @@ use myriad_base::clock;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::host::Pattern;
 use myriad_model::{
-    Action, Commit, Delta, Endpoints, Host, Kind, Origin, PathView, RouteView, Snapshot,
+    Action, Change, Commit, Delta, Endpoints, Host, Kind, Origin, PathView, RouteView, Snapshot,
 };
 use myriad_proxy::Receipt;
 use myriad_translate::{Engine, FindingsChange, MAIN};
 use serde::Serialize;
 
+use crate::catalog::Catalog;
 use crate::holdings::Holdings;
 use crate::obtained::Obtained;
 use crate::told::{Line, Told};
@@ -38,6 +39,7 @@ pub struct Board {
     work: Work,
     findings: Gauge,
     holdings: Holdings,
+    catalog: Catalog,
     obtained: Obtained,
 }
 
@@ -71,6 +73,8 @@ pub struct Work {
     pub commits: Counter,
     /// Batches handled.
     pub batches: Counter,
+    /// Changes of objects that wait to be translated.
+    pub changes_waiting: Gauge,
     /// Namespaces whose changes wait for what their last ones cost.
     pub namespaces_deferred: Gauge,
     /// How long such changes have waited, in seconds.
@@ -104,6 +108,7 @@ impl Board {
             work,
             findings,
             holdings: Holdings::new(metrics),
+            catalog: Catalog::default(),
             obtained: Obtained::default(),
         }
     }
@@ -111,6 +116,17 @@ impl Board {
     /// The ledger of memory by namespace.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
+    }
+
+    /// The resources by host and by name, where somebody keeps them so.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Takes changes of the main view into what is kept of its resources.
+    pub fn register(&self, changes: &[Change]) {
+        self.holdings.apply(changes);
+        self.catalog.apply(changes);
     }
 
     /// Where people are shown how many certificates are obtained.
@@ -144,16 +160,20 @@ impl Board {
         }
     }
 
-    /// Replaces what a source says of one subject.
-    pub fn set_report(&self, report: Report) {
+    /// Replaces what a source says of one subject; returns how that differs from before.
+    pub fn set_report(&self, report: Report) -> FindingsChange {
         let new: Vec<Arc<Finding>> = report.findings.into_iter().map(Arc::new).collect();
         let mut state = self.lock();
         let former = state.findings.set_report(report.subject, new.clone());
-        let gone = former.iter().filter(|it| !new.contains(it));
-        let appeared = new.iter().filter(|it| !former.contains(it));
-        let lines = lines(&mut state.told, gone, appeared);
+        let (gone, kept): (Vec<_>, Vec<_>) = former.into_iter().partition(|it| !new.contains(it));
+        let appeared: Vec<_> = new.into_iter().filter(|it| !kept.contains(it)).collect();
+        let lines = lines(&mut state.told, gone.iter(), appeared.iter());
         drop(state);
         self.write(lines);
+        FindingsChange {
+            added: appeared,
+            removed: gone,
+        }
     }
 
     /// Applies a change of the findings of translation.
@@ -277,16 +297,36 @@ impl Board {
         count_max: usize,
         is_wanted: impl Fn(&Finding) -> bool,
     ) -> Vec<Finding> {
+        self.findings_among(usize::MAX, count_max, is_wanted).0
+    }
+
+    /// The same among the first so many, about; and whether those were all.
+    pub fn findings_among(
+        &self,
+        read_max: usize,
+        count_max: usize,
+        is_wanted: impl Fn(&Finding) -> bool,
+    ) -> (Vec<Finding>, bool) {
         let mut wanted: Vec<Finding> = Vec::new();
-        let mut cursor = Cursor::default();
-        while wanted.len() < count_max && !cursor.is_at_end() {
+        let (mut cursor, mut read) = (Cursor::default(), 0);
+        while wanted.len() < count_max && read < read_max && !cursor.is_at_end() {
             let page = self.lock().findings.page(&mut cursor);
+            read += page.len();
             let found = page.iter().filter(|finding| is_wanted(finding));
             let found = found.take(count_max - wanted.len());
             wanted.extend(found.map(|finding| Finding::clone(finding)));
         }
+        let is_whole = cursor.is_at_end() && wanted.len() < count_max;
         wanted.iter_mut().for_each(|finding| self.place(finding));
-        wanted
+        (wanted, is_whole)
+    }
+
+    /// The findings of translation about an object, at most so many, the worst first.
+    pub fn findings_of(&self, object: &ObjectKey, count_max: usize) -> Vec<Finding> {
+        let found = self.lock().findings.about(object, count_max);
+        let mut found: Vec<Finding> = found.iter().map(|it| Finding::clone(it)).collect();
+        found.iter_mut().for_each(|finding| self.place(finding));
+        found
     }
 
     /// Picks a domain and a path on it that a person can try. Looks at every resource, so it is
@@ -454,6 +494,9 @@ impl Work {
         for (name, help, counter) in counters {
             metrics.register(name, help, counter.clone());
         }
+        let help = "Changes of objects that wait to be translated";
+        let waiting = self.changes_waiting.clone();
+        metrics.register("control_changes_waiting", help, waiting);
         let help = "Namespaces whose changes wait for what their last ones cost";
         let deferred = self.namespaces_deferred.clone();
         metrics.register("control_namespaces_deferred", help, deferred);

@@ -5,8 +5,11 @@ pub mod acme;
 pub mod bounds;
 pub mod check;
 pub mod completions;
+pub mod console;
 pub mod deployments;
 pub mod endpoints;
+pub mod explain;
+pub mod history;
 pub mod hold;
 pub mod inject;
 pub mod life;
@@ -14,12 +17,14 @@ pub mod listeners;
 pub mod meaning;
 pub mod mesh;
 pub mod names;
+pub mod otlp;
 pub mod probes;
 pub mod process;
 pub mod regexes;
 pub mod requests;
 pub mod sharing;
 pub mod tickets;
+pub mod trace;
 pub mod trust;
 
 use std::io::Write;
@@ -30,14 +35,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use myriad_model::wire::SCHEMA;
 use myriad_sidecar::inject::RawInject;
 use myriad_sidecar::redirect::RawRedirect;
-use myriad_translate::MAIN;
 
 pub use self::acme::RawAcme;
 use self::acme::{RawAcmeState, RawClusterAcme, RawOnDemand};
 pub use self::check::{CheckForm, RawCheck};
 use self::completions::RawCompletions;
+use self::console::RawConsole;
 use self::deployments::RawDeployments;
 use self::endpoints::RawEndpoints;
+pub use self::explain::RawExplain;
+use self::history::{RawDiff, RawHistory, RawWhy};
 use self::hold::RawContact;
 pub use self::hold::{RawConfirm, RawHold};
 use self::inject::RawInjection;
@@ -51,6 +58,7 @@ use self::process::RawProcess;
 use self::requests::RawRequests;
 use self::sharing::RawProofFile;
 use self::tickets::RawTickets;
+use self::trace::RawTrace;
 
 /// A gateway for a myriad of TLS domains.
 #[derive(Debug, Parser)]
@@ -62,6 +70,7 @@ pub struct Cli {
 }
 
 /// The commands.
+#[allow(clippy::large_enum_variant, reason = "a process has one")]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve Kubernetes objects of directories and files on this machine.
@@ -78,12 +87,20 @@ pub enum Command {
     Confirm(RawConfirm),
     /// Say what a request would meet, and why not what was meant.
     Explain(RawExplain),
+    /// Show the way of real requests while they are served: stages, endpoints, waits, and why.
+    Trace(RawTrace),
+    /// Say since when a domain is served or not, what changed then, and what to do.
+    Why(RawWhy),
+    /// Say how what is served at one moment differs from what is at another.
+    Diff(RawDiff),
     /// Write a proxy beside each workload of objects in files.
     Inject(RawInject),
     /// Lead a workload's connections to its proxy, by rules in the kernel (nftables).
     Redirect(RawRedirect),
     /// List the limits of what clients can make grow, as a table in Markdown.
     Limits,
+    /// List every metric with its kind, labels and meaning, as a page in Markdown.
+    Metrics,
     /// Write what a shell needs to complete commands and flags.
     Completions(RawCompletions),
 }
@@ -101,6 +118,9 @@ pub struct RawServe {
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
+    /// The history.
+    #[command(flatten)]
+    pub history: RawHistory,
     /// Certificates that are obtained.
     #[command(flatten)]
     pub acme: RawAcme,
@@ -240,6 +260,12 @@ pub struct RawController {
     /// The process.
     #[command(flatten)]
     pub process: RawProcess,
+    /// The history.
+    #[command(flatten)]
+    pub history: RawHistory,
+    /// The console.
+    #[command(flatten)]
+    pub console: RawConsole,
     /// How objects are read.
     #[command(flatten)]
     pub meaning: RawMeaning,
@@ -461,58 +487,6 @@ pub enum StatusSubject {
         #[arg(value_name = "NAMESPACE/NAME")]
         name: String,
     },
-}
-
-/// Settings of `explain` as written.
-#[derive(Clone, Debug, Args)]
-pub struct RawExplain {
-    /// The URL of the request: http://HOST[:PORT][/PATH] or https://...
-    pub url: String,
-    /// Files and directories to explain it from, instead of a running process.
-    pub paths: Vec<PathBuf>,
-    /// The method of the request.
-    #[arg(long, default_value = "GET", value_name = "METHOD")]
-    pub method: String,
-    /// A header of the request; may be given more than once.
-    #[arg(long, value_name = "NAME: VALUE")]
-    pub header: Vec<String>,
-    /// The gateway that it is sent to, of those that a controller has.
-    #[arg(long, default_value = MAIN, value_name = "NAME")]
-    pub view: String,
-    /// The address of the client, which policies and source ranges are about; 127.0.0.1 if none is
-    /// given.
-    #[arg(
-        long,
-        default_value = "",
-        hide_default_value = true,
-        value_name = "ADDRESS"
-    )]
-    pub client: String,
-    /// The name in the TLS handshake, where it is not the host of the URL.
-    #[arg(
-        long,
-        default_value = "",
-        hide_default_value = true,
-        value_name = "NAME"
-    )]
-    pub sni: String,
-    /// The claims of a token, as JSON, which count as verified.
-    #[arg(
-        long,
-        default_value = "",
-        hide_default_value = true,
-        value_name = "JSON"
-    )]
-    pub claims: String,
-    /// The process to ask.
-    #[command(flatten)]
-    pub question: RawQuestion,
-    /// Addresses that endpoints in files may have.
-    #[command(flatten)]
-    pub endpoints: RawEndpoints,
-    /// How objects in files are read.
-    #[command(flatten)]
-    pub meaning: RawMeaning,
 }
 
 /// Settings of commands that ask a running process, as written.

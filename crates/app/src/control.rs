@@ -8,6 +8,7 @@ mod notices;
 mod outlet;
 mod portions;
 mod queue;
+mod remembering;
 mod stating;
 mod tables;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use self::queue::{Holders, Queue};
 use self::stating::Stating;
 use self::touched::Touched;
 use crate::board::Board;
+use crate::history::{History, Touches};
 use crate::live::{Live, Root};
 use crate::rivals::Rivals;
 use crate::wishes::Wishes;
@@ -84,6 +86,8 @@ pub struct Control<O> {
     rivals: Rivals,
     /// The objects of which people are told when they are served, and the views of Gateways.
     stating: Stating,
+    /// The history that it writes; none where none is kept.
+    history: Option<History>,
 }
 
 impl<O: Outlet> Control<O> {
@@ -117,6 +121,7 @@ impl<O: Outlet> Control<O> {
             wishes: Wishes::default(),
             rivals: Rivals::default(),
             stating: Stating::default(),
+            history: None,
         }
     }
 
@@ -175,7 +180,7 @@ impl<O: Outlet> Control<O> {
             event = inbox.recv() => event.is_some_and(|event| self.take(event)),
             () = sleep_until(self.engine.next_deadline()) => {
                 let outcome = self.engine.tick(clock::unix_seconds());
-                self.publish(outcome, clock::now(), Vec::new());
+                self.publish(outcome, clock::now(), Default::default());
                 true
             }
             () = sleep_to(self.next_due()) => true,
@@ -247,6 +252,7 @@ impl<O: Outlet> Control<O> {
 
     fn find(&mut self, findings: FindingsChange) {
         if !findings.is_empty() {
+            self.remember_findings(&findings);
             self.outlet.tell(&findings);
             self.board.change_findings(findings);
         }
@@ -291,8 +297,10 @@ impl<O: Outlet> Control<O> {
     }
 
     fn take_batch(&mut self, mut batch: Batch) {
+        self.note_writers(&mut batch);
         for report in std::mem::take(&mut batch.reports) {
-            self.board.set_report(report);
+            let findings = self.board.set_report(report);
+            self.remember_findings(&findings);
         }
         self.stating.note_read(&batch);
         if self.is_listed && batch.infers {
@@ -301,7 +309,8 @@ impl<O: Outlet> Control<O> {
             self.clear_queue();
             self.advance(&batch.positions);
             self.engine.note_inference();
-            self.translate(batch.changes, clock::now());
+            let since = batch.noticed.map(Instant::from_std);
+            self.translate(batch.changes, since.unwrap_or_else(clock::now));
             if self.engine.has_postponed() {
                 self.engine.note_inference();
                 self.translate_all_postponed();
@@ -321,6 +330,7 @@ impl<O: Outlet> Control<O> {
         }
         self.is_listed = true;
         self.translate(batch.changes, clock::now());
+        self.begin_history();
         self.settle_dedicated();
         self.stating.open();
         self.outlet.go_live();
@@ -347,7 +357,7 @@ impl<O: Outlet> Control<O> {
     /// Translates all that was postponed, whoever owes something.
     fn translate_all_postponed(&mut self) {
         let outcome = self.engine.apply(Vec::new(), clock::unix_seconds());
-        self.publish(outcome, clock::now(), Vec::new());
+        self.publish(outcome, clock::now(), Default::default());
     }
 
     fn advance(&mut self, positions: &[(ObjectKind, u64)]) {
@@ -420,7 +430,7 @@ impl<O: Outlet> Control<O> {
             };
             has_run = true;
             let of_tables = tables::cost(&outcome);
-            self.publish(outcome, since, Vec::new());
+            self.publish(outcome, since, Default::default());
             let now = (self.processor_time)();
             self.charge_part(namespace, (now.saturating_sub(before), of_tables));
             if now.saturating_sub(begin) >= TAKING_IN_MAX {
@@ -465,6 +475,9 @@ impl<O: Outlet> Control<O> {
 
     fn show_deferred(&mut self) {
         let work = self.board.work();
+        let waiting = self.queue.waiting_len();
+        work.changes_waiting
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
         let deferred = self.queue.deferred_len();
         work.namespaces_deferred
             .set(i64::try_from(deferred).unwrap_or(i64::MAX));
@@ -489,7 +502,7 @@ impl<O: Outlet> Control<O> {
     fn commit(&mut self, touched: Touched, outcome: Outcome, since: Instant) {
         self.board.work().batches.inc();
         self.stating.note(touched.put_ingresses);
-        self.publish(outcome, since, touched.ingresses);
+        self.publish(outcome, since, (touched.ingresses, touched.objects));
         let pods = touched.pods.iter();
         let former = pods.filter_map(|pod| self.beside.look(&self.engine, pod));
         let former: Vec<Arc<str>> = former.collect();
@@ -502,8 +515,14 @@ impl<O: Outlet> Control<O> {
     }
 
     /// Hands an outcome on: the delta to the outlet, findings and counts to the board.
-    /// The oldest change came at `since`; `ingresses` are those that changed themselves.
-    fn publish(&mut self, mut outcome: Outcome, since: Instant, ingresses: Vec<ObjectKey>) {
+    /// The oldest change came at `since`; `ingresses` are those that changed themselves, and
+    /// `objects` all that did.
+    fn publish(
+        &mut self,
+        mut outcome: Outcome,
+        since: Instant,
+        (ingresses, objects): (Vec<ObjectKey>, Touches),
+    ) {
         self.batches += 1;
         let position = match self.position.revisions.is_empty() {
             true => Position::counter(self.position.epoch, self.batches),
@@ -521,8 +540,11 @@ impl<O: Outlet> Control<O> {
         let others = outcome.others.iter().map(|(_, delta)| delta);
         let deltas = std::iter::once(&outcome.delta).chain(others);
         let resources = deltas.flat_map(|delta| delta.changes().iter().map(|it| &it.key));
+        let is_commit = !roots.is_empty();
         let cleared = self.live.committed(roots, since, resources, ingresses);
         outcome.findings.removed.extend(cleared.removed);
+        let commit = self.for_history(&outcome, objects, is_commit);
+        self.outlet.noticed(since);
         self.outlet.publish(outcome.delta, snapshot, &self.board);
         let (others, gone) = (&outcome.others, &outcome.gone);
         self.outlet.publish_others(&self.engine, others, gone);
@@ -537,6 +559,7 @@ impl<O: Outlet> Control<O> {
         self.board.change_findings(outcome.findings);
         self.board
             .set_snapshot(self.engine.snapshot(), self.batches);
+        self.remember(commit);
     }
 }
 

@@ -50,9 +50,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::acme::{Demands, Issued};
 use crate::board::Board;
 use crate::cli::RawController;
+use crate::console::ConsoleParts;
+use crate::console::reviews::{self, ReviewQuestion};
 use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants};
 use crate::descriptors;
 use crate::explain::Explainer;
+use crate::history::History;
 use crate::host_proof::{self, KnownProofs, ProofParts};
 use crate::live::Live;
 use crate::mesh;
@@ -154,9 +157,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let sync = fleet::bind(settings.sync)?;
     let webhook = webhook::bind(settings.injection.as_ref())?;
     let shown = (&board, &live, &holds, &stated);
-    let pages = pages(&metrics, &readiness, shown, &settings);
-    pages::start(listener, pages, &drain, restart::at_once())?;
-    let (cluster, client, lost) = connect(&settings, &holds, &readiness, &metrics).await?;
+    let (history, asked) = start_pages(listener, (&metrics, &readiness, &drain), shown, &settings)?;
+    let (cluster, client, lost) = connect(&settings, &holds, (&readiness, asked), &metrics).await?;
     let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
     let (trust, tokens, (known, proofs), demands) = tokio::select! {
         prepared = prepare((&client, &metrics), (&settings, &stated), &inbox) => prepared,
@@ -207,6 +209,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
             .with_wishes(wishes)
             .with_rivals(rivals)
             .with_stated(stated)
+            .with_history(history)
             .run(events)
     })?;
     over.await.context("the control thread panicked")?;
@@ -214,11 +217,12 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins to watch the cluster, and to ask whether the API server is lost.
+/// Begins to watch the cluster, to ask whether the API server is lost, and what it says of those
+/// who show tokens to the console.
 async fn connect(
     settings: &Controller,
     holds: &Holds,
-    readiness: &Readiness,
+    (readiness, asked): (&Readiness, mpsc::Receiver<ReviewQuestion>),
     metrics: &Metrics,
 ) -> anyhow::Result<(Cluster, Client, watch::Receiver<bool>)> {
     let heard = readiness.require("the API server");
@@ -226,6 +230,8 @@ async fn connect(
     let client = cluster.client();
     cluster.counters().register(metrics);
     let lost = contact::keep(client.clone(), settings.lost_after, heard, metrics);
+    let reviews = reviews::answer(client.clone(), asked);
+    drop(task::spawn("console reviews", reviews));
     Ok((cluster, client, lost))
 }
 
@@ -277,6 +283,23 @@ async fn pass_on(mut stop: Stop, inbox: mpsc::Sender<Event>) {
     let _ = inbox.send(Event::Stop).await;
 }
 
+/// Serves the admin pages; returns the history that they show, where one is kept, and whose tokens
+/// the console asks about.
+fn start_pages(
+    listener: std::net::TcpListener,
+    (metrics, readiness, drain): (&Metrics, &Readiness, &Drain),
+    shown: (&Board, &Live, &Holds, &StatedStatuses),
+    settings: &Controller,
+) -> anyhow::Result<(Option<History>, mpsc::Receiver<ReviewQuestion>)> {
+    let mut pages = pages(metrics, readiness, shown, settings);
+    let (reviews, asked) = reviews::reviews();
+    let console = ConsoleParts::of(settings.console.as_ref(), shown.0);
+    pages.console = console.map(|it| it.with_reviews(reviews));
+    let history = pages.history.clone();
+    pages::start(listener, pages, drain, restart::at_once())?;
+    Ok((history, asked))
+}
+
 fn pages(
     metrics: &Metrics,
     readiness: &Readiness,
@@ -297,6 +320,11 @@ fn pages(
         metrics: metrics.clone(),
         reporter,
         explainer: Explainer::of_board(board.clone()),
+        history: settings.history.map(History::new),
+        traces: None,
+        top: None,
+        exports: settings.otlp.clone(),
+        console: None,
         hosts: settings.admin_hosts.clone(),
     }
 }

@@ -25,8 +25,10 @@ use myriad_sync::{
     Issued, NotSigned, Refusal,
 };
 
+use crate::activation::Activation;
 use crate::board::Board;
 use crate::cli::RawProxy;
+use crate::console::ConsoleParts;
 use crate::explain::Explainer;
 use crate::pages::{self, Pages};
 use crate::process;
@@ -94,12 +96,8 @@ async fn follow(settings: settings::Proxy, bind: Vec<IpAddr>) -> anyhow::Result<
         .restart
         .map(|it| it.go_on(offer, is_live.clone(), &metrics));
     let succession = succession.transpose()?;
-    let pages = Pages {
-        metrics: metrics.clone(),
-        reporter: reporter(&settings, (&readiness, &holds), &board, &kept),
-        explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board.clone()),
-        hosts: settings.admin_hosts.clone(),
-    };
+    let reporter = reporter(&settings, (&readiness, &holds), &board, &kept);
+    let pages = pages(&settings, &proxy, &metrics, reporter);
     pages::start(opened.listener, pages, &drain, opened.from)?;
     let mut follower = Follower {
         demand: (!is_sidecar).then(|| proxy.demand().clone()),
@@ -111,6 +109,7 @@ async fn follow(settings: settings::Proxy, bind: Vec<IpAddr>) -> anyhow::Result<
         position: 0,
         readiness,
         is_live,
+        activation: Activation::new(&metrics),
     };
     follower.serve_held(&held);
     let client = Client::new(client(&settings, holds)?, held, key, counters(&metrics));
@@ -151,6 +150,28 @@ async fn follow_until(client: Client, follower: &mut Follower, end: impl Future<
         following.start();
     };
     tokio::join!(client.run(follower, drained), stopping);
+}
+
+/// The sources of the admin pages. The history is kept by controllers, which know of objects.
+fn pages(
+    settings: &settings::Proxy,
+    proxy: &Proxy,
+    metrics: &Metrics,
+    reporter: Reporter,
+) -> Pages {
+    let board = reporter.board.clone();
+    let console = ConsoleParts::of(settings.console.as_ref(), &board);
+    Pages {
+        metrics: metrics.clone(),
+        reporter,
+        explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board),
+        history: None,
+        traces: Some(proxy.live_traces()),
+        top: Some(proxy.top()),
+        exports: settings.otlp.clone(),
+        console: console.map(|it| it.with_tables(proxy.reader())),
+        hosts: settings.admin_hosts.clone(),
+    }
 }
 
 fn reporter(
@@ -260,6 +281,8 @@ struct Follower {
     readiness: Readiness,
     /// Cancelled once everything that is waited for is there.
     is_live: CancellationToken,
+    /// How long changes took until they were live here.
+    activation: Activation,
 }
 
 impl Follower {
@@ -307,7 +330,7 @@ impl Follower {
 
     fn put_into_service(&mut self, commit: &Commit) -> Vec<Refusal> {
         let applied = self.proxy.apply(commit);
-        self.board.holdings().apply(&commit.changes);
+        self.board.register(&commit.changes);
         self.position += 1;
         let work = self.board.work();
         work.commits.inc();
@@ -339,12 +362,17 @@ impl Apply for Follower {
             commit,
             mut logged,
             refused: unread,
+            noticed,
         } = delivery;
         if let Some(Refusal { key, reason }) = unread.first() {
             let refused = unread.len();
             tracing::warn!(refused, first = %key, reason, "resources were refused unread");
         }
+        let was_live = self.is_live.is_cancelled();
         let refused = self.put_into_service(&commit);
+        if let Some(noticed) = noticed.filter(|_| was_live) {
+            self.activation.observe_noticed(noticed);
+        }
         logged.leave_out(&refused);
         self.kept.append(logged).await;
         refused

@@ -21,15 +21,17 @@ use std::time::Duration;
 
 use myriad_api::{Finding, ObjectKey, one_line};
 use myriad_base::clock::{self, Instant};
-use myriad_base::metrics::{Gauge, Histogram, Metrics};
+use myriad_base::metrics::{Gauge, Metrics, NativeHistogram};
 use myriad_model::{Digest, Key, Position};
 use myriad_translate::FindingsChange;
 use tokio::sync::Notify;
 
 pub use self::awaited::AwaitedResource;
 pub use self::refusals::{REFUSALS_MAX, REFUSERS_MAX, RefusedResource, Speaker};
-pub use self::report::{LiveReport, ObjectReport, ProxyReport, by_kind};
+pub use self::report::{BecameLive, LiveReport, ObjectReport, ProxyReport, by_kind};
 pub use self::served::{ProxyGroup, Served};
+
+use crate::activation::BUCKETS;
 
 use self::crowd::Crowd;
 use self::refusals::Refusals;
@@ -57,18 +59,13 @@ const MISSING_SHOWN_MAX: usize = 20;
 /// After which time a commit that is not live is slow.
 pub const SLOW_AFTER: Duration = Duration::from_secs(5);
 
-/// Upper bounds of the buckets of `live_seconds`.
-const BUCKETS: [f64; 14] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
-];
-
 /// Remembers commits and who has put them into service. Cheap to clone.
 #[derive(Clone)]
 pub struct Live {
     state: Arc<Mutex<State>>,
     /// Wakes whoever waits for objects to be served.
     served: Arc<Notify>,
-    seconds: Histogram,
+    seconds: NativeHistogram,
     behind: Gauge,
 }
 
@@ -155,11 +152,11 @@ impl Live {
         let live = Live {
             state: Arc::default(),
             served: Arc::default(),
-            seconds: Histogram::new(BUCKETS),
+            seconds: NativeHistogram::new(&BUCKETS),
             behind: Gauge::default(),
         };
         let help = "From a change's arrival to the moment when every gateway serves it";
-        metrics.register("live_seconds", help, live.seconds.clone());
+        metrics.register_native("live_seconds", help, &live.seconds);
         let help = "Connected proxies that do not serve the newest commit yet";
         metrics.register("proxies_behind", help, live.behind.clone());
         live
@@ -369,7 +366,7 @@ impl Live {
                 let took = now.saturating_duration_since(commit.since);
                 commit.live = Some((unix, took));
                 if commit.is_awaited {
-                    self.seconds.observe(took.as_secs_f64());
+                    self.seconds.observe(took);
                 }
             }
         }

@@ -18,9 +18,13 @@ fn main() -> ExitCode {
         Command::Status(raw) => myriad::status::run(&raw),
         Command::Confirm(raw) => myriad::confirm::run(&raw),
         Command::Explain(raw) => myriad::explain::run(&raw),
+        Command::Trace(raw) => myriad::trace::run(&raw),
+        Command::Why(raw) => myriad::why::run(&raw),
+        Command::Diff(raw) => myriad::diff::run(&raw),
         Command::Inject(raw) => myriad_sidecar::inject::run(&raw),
         Command::Redirect(raw) => myriad_sidecar::redirect::run(&raw),
         Command::Limits => myriad::limits::run(),
+        Command::Metrics => myriad::metrics::run(),
         Command::Completions(raw) => myriad::completions::run(&raw),
     };
     match result {

@@ -26,10 +26,12 @@ use tokio_util::sync::CancellationToken;
 use crate::acme::{self, Acme};
 use crate::board::Board;
 use crate::cli::RawServe;
+use crate::console::ConsoleParts;
 use crate::control::{
     Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants,
 };
 use crate::explain::Explainer;
+use crate::history::History;
 use crate::host_proof::{ProofParts, Proving};
 use crate::live::Live;
 use crate::pages::{self, Pages};
@@ -309,23 +311,21 @@ fn run_control(parts: Parts, events: mpsc::Receiver<Event>) -> anyhow::Result<()
         }
         let offer = offer(&proxy, &listener, &reserved, (&drain, &readiness))?;
         let reporter = reporter(readiness, (&board, &live));
-        let pages = Pages {
-            metrics: metrics.clone(),
-            reporter,
-            explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board.clone()),
-            hosts: settings.admin_hosts.clone(),
-        };
+        let pages = pages(&settings, &proxy, &metrics, reporter);
+        let history = pages.history.clone();
         let succession = restart.map(|it| it.go_on(offer, is_live.clone(), &metrics));
         let succession = succession.transpose()?;
         let from = from.unwrap_or_else(restart::at_once);
         pages::start(listener, pages, &drain, from)?;
         let longest = settings.traffic.drain_longest();
-        let here = Here::new(proxy, live.clone(), is_live, longest).with_acme(Some(obtaining));
+        let here = Here::new(proxy, (&live, &metrics), is_live, longest);
+        let here = here.with_acme(Some(obtaining));
         let fairness = fairness(&settings);
         let control = Control::new(engine, here, fairness, board, live, ready, announce)
             .with_wanted(wanted)
             .with_wishes(wishes)
-            .with_rivals(rivals);
+            .with_rivals(rivals)
+            .with_history(history);
         Box::pin(control.run(events)).await;
         drain.start();
         drain.finished().await;
@@ -367,6 +367,28 @@ fn start_proofs(
         names: settings.traffic.names.clone(),
     };
     Ok(Some(Proving::start(proof, parts, metrics)?))
+}
+
+/// The sources of the admin pages.
+fn pages(
+    settings: &settings::Serve,
+    proxy: &Proxy,
+    metrics: &Metrics,
+    reporter: Reporter,
+) -> Pages {
+    let board = reporter.board.clone();
+    let console = ConsoleParts::of(settings.console.as_ref(), &board);
+    Pages {
+        metrics: metrics.clone(),
+        reporter,
+        explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board),
+        history: settings.history.map(History::new),
+        traces: Some(proxy.live_traces()),
+        top: Some(proxy.top()),
+        exports: settings.otlp.clone(),
+        console: console.map(|it| it.with_tables(proxy.reader())),
+        hosts: settings.admin_hosts.clone(),
+    }
 }
 
 /// The reporter of the status page. Removals are never held, since files say what people want.

@@ -4,9 +4,11 @@ mod acme;
 mod address;
 mod bounds;
 mod captures;
+mod console;
 mod deployments;
 mod endpoints;
 mod engine;
+mod history;
 mod hold;
 mod introductions;
 mod limits;
@@ -18,6 +20,7 @@ mod requests;
 mod sharing;
 mod sidecar;
 mod texts;
+mod traffic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,29 +34,31 @@ use myriad_api::ObjectKey;
 use myriad_base::hold::HoldLimits;
 use myriad_base::metrics::Metrics;
 use myriad_model::{Extent, Reach};
-use myriad_proxy::{Introductions, Limits, Locality, NameSettings, RequestIds, Workload};
-use myriad_translate::mesh_config::{Edge, MeshConfig};
+use myriad_translate::mesh_config::MeshConfig;
 use myriad_translate::{Bounds, GatewayCredentials, GatewayPorts, Hsts, MAIN, Tenants};
 
 use crate::cli::endpoints::RawEndpoints;
-use crate::cli::{RawController, RawMeaning, RawProxy, RawServe, RawTraffic, Watching};
+use crate::cli::{RawController, RawMeaning, RawProxy, RawServe, Watching};
 use crate::gateways::{self, Account, Gateways};
+use crate::history::HistorySettings;
 use crate::mesh as mesh_file;
-use crate::tenants::Followed;
-use crate::{tenants, tickets};
+use crate::otlp::Otlp;
+use crate::tenants::{self, Followed};
 use sharing::Sharing;
 
 use address::address;
-use texts::{config_map, labels, name_pair, ranges, restart_socket, workload};
+use texts::{config_map, labels, name_pair, ranges};
 
 pub use acme::{AcmeSettings, ISSUER, OnDemandSettings};
 pub use captures::Captures;
+pub use console::{ConsoleSettings, token as console_token};
 pub use deployments::{GatewayTemplate, MetadataTemplate, NetworkPolicyTemplate, ServiceTemplate};
 pub use listeners::Listeners;
 pub use mesh::{DEFAULT_TRUST_DOMAIN, MeshAuthority, TrustDomain};
 pub use requests::AccessLog;
 pub use sharing::ProofSettings;
 pub use sidecar::{Injection, Probes};
+pub use traffic::Traffic;
 
 /// Settings of `serve`.
 #[derive(Clone, Debug)]
@@ -64,8 +69,14 @@ pub struct Serve {
     pub listeners: Listeners,
     /// The address of the admin pages.
     pub admin: SocketAddr,
+    /// How much of the past is kept; none where nothing is.
+    pub history: Option<HistorySettings>,
     /// The names by which admin pages are called, beside addresses.
     pub admin_hosts: Hosts,
+    /// The console, where it is asked for.
+    pub console: Option<ConsoleSettings>,
+    /// The collector of metrics, if there is one.
+    pub otlp: Option<Otlp>,
     /// How connections are served.
     pub traffic: Traffic,
     /// How objects are read.
@@ -123,8 +134,14 @@ pub struct Controller {
     pub resolvers: Vec<SocketAddr>,
     /// The address of the admin pages.
     pub admin: SocketAddr,
+    /// How much of the past is kept; none where nothing is.
+    pub history: Option<HistorySettings>,
     /// The names by which admin pages are called, beside addresses.
     pub admin_hosts: Hosts,
+    /// The console, where it is asked for.
+    pub console: Option<ConsoleSettings>,
+    /// The collector of metrics, if there is one.
+    pub otlp: Option<Otlp>,
     /// How objects are read.
     pub meaning: Meaning,
 }
@@ -152,43 +169,12 @@ pub struct Proxy {
     pub admin: SocketAddr,
     /// The names by which admin pages are called, beside addresses.
     pub admin_hosts: Hosts,
+    /// The console, where it is asked for.
+    pub console: Option<ConsoleSettings>,
+    /// The collector of metrics, if there is one.
+    pub otlp: Option<Otlp>,
     /// How connections are served.
     pub traffic: Traffic,
-}
-
-/// How connections are served.
-#[derive(Clone, Debug)]
-pub struct Traffic {
-    /// Threads, at least 1.
-    pub workers: usize,
-    /// How long connections are still accepted in a drain.
-    pub drain_delay: Duration,
-    /// When the connections that remain are cut.
-    pub drain_timeout: Duration,
-    /// The memory that the process may have; none for no budget.
-    pub memory_max: Option<u64>,
-    /// The socket where the process before is met, and the next one waited for.
-    pub restart_socket: Option<PathBuf>,
-    /// The file of the keys of session tickets.
-    pub ticket_keys: Option<PathBuf>,
-    /// The output of the access log.
-    pub access_log: AccessLog,
-    /// The treatment of clients' request ids.
-    pub request_ids: RequestIds,
-    /// The proxy's workload in the labels of standard metrics, which are counted for it.
-    pub workload: Option<Workload>,
-    /// Proxies in front of this one that are believed about the client's address.
-    pub trusted_hops: usize,
-    /// The listeners where load balancers introduce clients; `None` for no listener.
-    pub introductions: Option<Introductions>,
-    /// The locality of the proxy, if it knows.
-    pub locality: Option<Locality>,
-    /// The servers that are asked for the addresses of names.
-    pub names: NameSettings,
-    /// The sockets where captured connections come in.
-    pub captures: Captures,
-    /// The limits of what anybody outside can make grow.
-    pub limits: Limits,
 }
 
 /// Settings that decide what objects mean.
@@ -214,6 +200,8 @@ pub struct Meaning {
     pub sharing: Sharing,
     /// Namespaces whose objects without host take effect; none means all.
     pub catch_all_namespaces: Option<BTreeSet<String>>,
+    /// Namespaces whose default Gateways take routes of all.
+    pub default_gateway_namespaces: BTreeSet<String>,
     /// Labels of the gateway's workload.
     pub gateway_labels: BTreeMap<String, String>,
     /// The namespace of the gateway's workload.
@@ -249,12 +237,6 @@ pub struct Meaning {
 #[error("{}", .0.join("; "))]
 pub struct SettingsError(Vec<String>);
 
-/// The most workers: a guard against a typing error, not a tuning limit.
-const WORKERS_MAX: usize = 1_024;
-
-/// The longest drain.
-const DRAIN_SECONDS_MAX: u64 = 3_600;
-
 /// The port in redirects where the listeners are behind a Service.
 const HTTPS_PORT: u16 = 443;
 
@@ -269,7 +251,10 @@ impl Serve {
             paths: raw.paths.clone(),
             listeners: Listeners::read(&raw.listeners, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
+            history: history::read(&raw.history, &mut problems),
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
+            console: console::read(&raw.process, false, &mut problems),
+            otlp: None,
             traffic: Traffic::read(&raw.traffic, &mut problems),
             meaning: Meaning::read(&raw.meaning, &mut problems),
             acme: AcmeSettings {
@@ -282,6 +267,8 @@ impl Serve {
                 &raw.proof_file.host_proof_file,
             ),
         };
+        let access_log = Some(&settings.traffic.access_log);
+        settings.otlp = requests::otlp(&raw.process.otlp, access_log, &mut problems);
         let own = [settings.admin.port()];
         settings.meaning.gateway_ports.except.extend(own);
         // A directory is written by who runs the process, beside what it leads to.
@@ -327,10 +314,8 @@ impl Controller {
                 continue;
             };
             // What an account may see must not depend on which of two settings is read last.
-            if proxy_accounts
-                .insert(account, MAIN.into())
-                .is_some_and(|view| *view != *MAIN)
-            {
+            let before = proxy_accounts.insert(account, MAIN.into());
+            if before.is_some_and(|view| *view != *MAIN) {
                 problems.push(format!("--proxy-accounts has {text:?}, as --gateways has"));
             }
         }
@@ -364,7 +349,10 @@ impl Controller {
             proof: sharing::proofs(&raw.meaning.sharing, &raw.acme, Path::new("")),
             resolvers: names::servers(&raw.cluster_acme.resolver, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
+            history: history::read(&raw.history, &mut problems),
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
+            console: console::read(&raw.process, raw.console.console_reviews, &mut problems),
+            otlp: requests::otlp(&raw.process.otlp, None, &mut problems),
             meaning,
         };
         let rule = settings.meaning.mesh.edge.paths;
@@ -408,84 +396,11 @@ impl Proxy {
             probes: Probes::read(&raw.probes, &mut problems),
             admin: address("--admin", &raw.process.admin, &mut problems),
             admin_hosts: Hosts::new(raw.process.admin_hosts.iter().cloned()),
+            console: console::read(&raw.process, false, &mut problems),
+            otlp: requests::otlp(&raw.process.otlp, Some(&traffic.access_log), &mut problems),
             traffic,
         };
         all_or(problems, settings)
-    }
-}
-
-impl Traffic {
-    fn read(raw: &RawTraffic, problems: &mut Vec<String>) -> Traffic {
-        let workers = raw
-            .workers
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        if !(1..=WORKERS_MAX).contains(&workers) {
-            problems.push(format!("--workers is {workers}, not 1 to {WORKERS_MAX}"));
-        }
-        for (name, seconds) in [
-            ("--drain-delay", raw.drain_delay),
-            ("--drain-timeout", raw.drain_timeout),
-        ] {
-            if seconds > DRAIN_SECONDS_MAX {
-                problems.push(format!("{name} is {seconds}, over {DRAIN_SECONDS_MAX}"));
-            }
-        }
-        Traffic {
-            workers,
-            drain_delay: Duration::from_secs(raw.drain_delay),
-            drain_timeout: Duration::from_secs(raw.drain_timeout),
-            memory_max: memory::read(&raw.life.memory_max, problems),
-            restart_socket: restart_socket(raw, problems),
-            ticket_keys: tickets::check(raw.life.ticket_keys.as_deref(), problems),
-            access_log: AccessLog::read(raw, problems),
-            request_ids: requests::request_ids(raw),
-            workload: workload(raw.workload.as_deref(), problems),
-            trusted_hops: raw.trusted_hops.unwrap_or_default(),
-            introductions: introductions::read(raw, problems),
-            locality: Locality::parse(&raw.names.locality),
-            names: names::read(raw, problems),
-            captures: captures::read(raw, problems),
-            limits: limits::read(raw, problems),
-        }
-    }
-
-    /// Takes from the mesh's settings what no flag says.
-    fn follow(&mut self, raw: &RawTraffic, edge: &Edge) {
-        if let (None, Some(rule)) = (&raw.path_normalization, edge.paths) {
-            self.limits.paths = limits::rule_of(rule);
-        }
-        if let (None, Some(hops)) = (raw.trusted_hops, edge.trusted_hops) {
-            self.trusted_hops = hops;
-        }
-    }
-
-    /// The longest that a drain may take.
-    pub fn drain_longest(&self) -> Duration {
-        self.drain_delay + self.drain_timeout
-    }
-
-    /// The settings of the proxy.
-    pub fn proxy(&self) -> myriad_proxy::Settings {
-        myriad_proxy::Settings {
-            workers: self.workers,
-            drain_delay: self.drain_delay,
-            drain_timeout: self.drain_timeout,
-            access_log: self.access_log.writer(),
-            request_ids: self.request_ids,
-            trusted_hops: self.trusted_hops,
-            introductions: self.introductions.clone(),
-            workload: self.workload.clone(),
-            locality: self.locality.clone(),
-            names: self.names.clone(),
-            captures: self.captures.sockets.clone(),
-            memory_max: self.memory_max,
-            hands_over: self.restart_socket.is_some(),
-            limits: Limits {
-                detection_timeout: self.captures.detection_timeout,
-                ..self.limits.clone()
-            },
-            ..myriad_proxy::Settings::default()
-        }
     }
 }
 
@@ -526,6 +441,8 @@ impl Meaning {
         let named = raw.catch_all_namespaces.as_ref();
         let named = named.filter(|names| names.iter().all(|name| name != "*"));
         let named = named.map(|names| names.iter().filter(|name| !name.is_empty()));
+        let defaults = raw.default_gateway_namespaces.iter();
+        let defaults = defaults.filter(|name| !name.is_empty());
         let mesh = raw.mesh_config.as_ref();
         let mesh = mesh.map(|path| mesh_file::read(path, problems));
         let mut meaning = Meaning {
@@ -539,6 +456,7 @@ impl Meaning {
             serves_classless: true,
             sharing: sharing::read(&raw.sharing, problems),
             catch_all_namespaces: named.map(|names| names.cloned().collect()),
+            default_gateway_namespaces: defaults.cloned().collect(),
             gateway_labels: labels(&raw.gateway_labels, problems),
             gateway_namespace: raw.gateway_namespace.clone(),
             gateways: Gateways::default(),

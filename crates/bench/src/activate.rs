@@ -5,6 +5,7 @@ mod samples;
 mod served;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -29,7 +30,8 @@ pub struct ActivateArgs {
     #[arg(long, value_delimiter = ',', required = true)]
     domains: Vec<u64>,
     /// Where changes come from: files in a directory, typed objects into the inbox, or objects in
-    /// a cluster, that of `MYRIAD_CLUSTER` or one that is started for this.
+    /// a cluster, that of `MYRIAD_CLUSTER` or one that is started for this. Or the same domains in
+    /// Envoy, which asks for what it needs, or is sent a filter chain for each.
     #[arg(long, value_enum, default_value_t = Source::Inbox)]
     source: Source,
     /// The objects that lead to domains.
@@ -95,7 +97,9 @@ pub fn run(args: &ActivateArgs) -> anyhow::Result<()> {
     ensure!(args.under_churn >= 0.0, "a rate is not below zero");
     args.check_objects()?;
     match args.source {
-        Source::Dir | Source::Inbox => measure_each(args, Ipv4Addr::LOCALHOST.into()),
+        Source::Dir | Source::Inbox | Source::EnvoyOnDemand | Source::EnvoyChains => {
+            measure_each(args, Ipv4Addr::LOCALHOST.into())
+        }
         Source::Kubernetes => cluster::inside(|| measure_each(args, Home::address())),
     }
 }
@@ -119,14 +123,20 @@ impl ActivateArgs {
             self.objects == DomainObjects::Ingresses || self.burst == 0,
             "--burst is of Ingresses"
         );
+        ensure!(
+            !self.source.is_peer()
+                || self.objects == DomainObjects::Ingresses && self.under_churn <= 0.0,
+            "a peer has no objects, and none of them changes beside samples"
+        );
         Ok(())
     }
 }
 
 fn measure_each(args: &ActivateArgs, address: IpAddr) -> anyhow::Result<()> {
     let generator = Generator::new(args.certificates(), backend::start(address)?)?;
+    let generator = Arc::new(generator);
     let mut ground = match args.source {
-        Source::Dir | Source::Inbox => None,
+        Source::Dir | Source::Inbox | Source::EnvoyOnDemand | Source::EnvoyChains => None,
         Source::Kubernetes => Some(Ground::prepare_for(&generator, args.objects)?),
     };
     let mut report = Report::new(args.json);
@@ -139,7 +149,7 @@ fn measure_each(args: &ActivateArgs, address: IpAddr) -> anyhow::Result<()> {
 
 fn measure(
     args: &ActivateArgs,
-    generator: &Generator,
+    generator: &Arc<Generator>,
     ground: Option<&mut Ground>,
     domains: u64,
 ) -> anyhow::Result<Row> {

@@ -2,7 +2,7 @@
 
 pub mod api;
 pub mod follower;
-mod gateway_api;
+pub(crate) mod gateway_api;
 pub mod ground;
 pub mod observer;
 pub mod parts;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use myriad_lab::peer;
 
 /// The path of the script that runs a command in the network of a cluster.
 const ENTRY: &str = "MYRIAD_CLUSTER";
@@ -74,6 +75,57 @@ impl Own {
         let text = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "the cluster stays: {text}");
         Ok(())
+    }
+}
+
+/// A cluster for several commands, each of which enters it by itself: the one that
+/// `MYRIAD_CLUSTER` names, or one that is started for them.
+pub(crate) struct Shared {
+    entry: PathBuf,
+    own: Option<Own>,
+    /// The definitions of Gateway API's kinds, where no variable says where they are.
+    definitions: Option<PathBuf>,
+}
+
+impl Shared {
+    /// Finds it, or starts it.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub(crate) fn start() -> anyhow::Result<Shared> {
+        // Without them those who need them fail, and say so.
+        let definitions = match std::env::var_os(gateway_api::DEFINITIONS) {
+            Some(_) => None,
+            None => peer::provided("gateway-api-definitions").ok(),
+        };
+        let (entry, own) = match std::env::var_os(ENTRY) {
+            Some(entry) => (PathBuf::from(entry), None),
+            None => {
+                let own = Own::start()?;
+                (own.entry.clone(), Some(own))
+            }
+        };
+        Ok(Shared {
+            entry,
+            own,
+            definitions,
+        })
+    }
+
+    /// Lets a command enter it, should it need one.
+    pub(crate) fn enter_by(&self, command: &mut Command) {
+        command.env(ENTRY, &self.entry);
+        if let Some(definitions) = &self.definitions {
+            command.env(gateway_api::DEFINITIONS, definitions);
+        }
+    }
+
+    /// Ends it, if it was started for this.
+    ///
+    /// # Errors
+    /// It stays.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        self.own.map_or(Ok(()), Own::end)
     }
 }
 

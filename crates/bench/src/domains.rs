@@ -159,6 +159,11 @@ impl Generator {
         &self.issuer_der
     }
 
+    /// Both endpoints.
+    pub fn endpoints(&self) -> [SocketAddr; 2] {
+        self.endpoints
+    }
+
     /// The shared certificate, a wildcard.
     pub fn shared(&self) -> &Pair {
         &self.shared

@@ -1,9 +1,20 @@
-//! Live traffic: open-loop requests over keep-alive connections.
+//! Live traffic: open-loop requests over keep-alive connections; and the command that sends such
+//! traffic to any URL.
 
 mod client;
+mod command;
+mod destination;
+mod exchange;
+mod fortio;
+mod generator;
+mod measure;
 mod open;
+mod outcome;
+mod processes;
 mod schedule;
+mod segment;
 mod tally;
+mod threshold;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,8 +29,12 @@ use crate::probe::client_config;
 use tally::Tally;
 
 pub(crate) use client::{Client, Failure, is_complete};
+pub use command::{LoadArgs, run};
+pub(crate) use destination::{Destination, Extra, Trust};
+pub(crate) use generator::{Pace, Plan, run as generate};
 pub use open::{Asked, OpenLoop, Seen};
 pub use schedule::Schedule;
+pub(crate) use segment::Stripes;
 pub use tally::{Measured, Trouble};
 
 /// Keep-alive connections, each to another domain.

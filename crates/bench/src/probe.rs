@@ -32,6 +32,8 @@ pub enum Wanted {
     },
     /// An alert in the place of a certificate.
     Alert,
+    /// That, or an end of the connection without a word.
+    Refusal,
 }
 
 /// The answer that a connection found.
@@ -205,6 +207,7 @@ impl Found {
                 },
             ) => leaf == leaf_wanted && status == status_wanted,
             (Found::Alert, Wanted::Alert) => true,
+            (Found::Alert | Found::Broken(_), Wanted::Refusal) => true,
             _ => false,
         }
     }

@@ -173,7 +173,10 @@ impl CertificateAuthority {
         assert_eq!(answer.status, 200, "{answer:?}");
         let name = format!("issuing-{}.pem", pebble.management().port());
         let path = self.folder.path().join(name);
-        std::fs::write(&path, answer.body).expect("a file");
+        // Others may read it meanwhile.
+        let file = tempfile::NamedTempFile::new_in(self.folder.path()).expect("a file");
+        std::fs::write(file.path(), answer.body).expect("a file");
+        file.persist(&path).expect("a file");
         path
     }
 

@@ -1,5 +1,6 @@
 //! A real Prometheus that reads metrics of a story, and answers as it answers dashboards.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,13 +9,57 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::cluster::enter;
 use crate::world::{eventually, eventually_within};
 
 /// A Prometheus with its data, until it is dropped.
 pub struct Prometheus {
     address: String,
+    /// The script that enters the network where it is; none for that of the story.
+    entry: Option<PathBuf>,
     _child: Child,
     _directory: TempDir,
+}
+
+/// The metrics that a Prometheus reads, and how it does.
+pub struct Scraped<'a> {
+    /// The addresses.
+    pub targets: &'a [String],
+    /// The path of the metrics at each of them.
+    pub path: &'a str,
+    /// Whether native histograms are asked for, and kept in place of classic buckets.
+    pub is_native: bool,
+    /// The script that enters the network where it runs; none for that of the story.
+    pub entry: Option<&'a Path>,
+}
+
+impl Scraped<'_> {
+    /// The program with its configuration and its data in a directory.
+    fn command(&self, directory: &Path) -> Command {
+        let config = directory.join("prometheus.yml");
+        let text = serde_json::json!({
+            "global": {"scrape_interval": "1s"},
+            "scrape_configs": [{
+                "job_name": "myriad",
+                "metrics_path": self.path,
+                "static_configs": [{"targets": self.targets}],
+            }],
+        });
+        std::fs::write(&config, text.to_string()).expect("a file");
+        let data = directory.join("data");
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", data.display()))
+            .arg("--web.listen-address=127.0.0.1:0");
+        if self.is_native {
+            command.arg("--enable-feature=native-histograms");
+        }
+        match self.entry {
+            Some(entry) => enter(entry, &command),
+            None => command,
+        }
+    }
 }
 
 impl Prometheus {
@@ -24,25 +69,23 @@ impl Prometheus {
     /// # Panics
     /// Where the program is not there, or does not listen.
     pub async fn start(targets: &[String]) -> Prometheus {
+        let scraped = Scraped {
+            targets,
+            path: "/stats/prometheus",
+            is_native: false,
+            entry: None,
+        };
+        Prometheus::reading(&scraped).await
+    }
+
+    /// Starts one that reads these metrics every second.
+    ///
+    /// # Panics
+    /// Where the program is not there, or does not listen.
+    pub async fn reading(scraped: &Scraped<'_>) -> Prometheus {
         let directory = tempfile::tempdir().expect("a directory");
-        let config = directory.path().join("prometheus.yml");
-        let text = serde_json::json!({
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{
-                "job_name": "sidecars",
-                "metrics_path": "/stats/prometheus",
-                "static_configs": [{"targets": targets}],
-            }],
-        });
-        std::fs::write(&config, text.to_string()).expect("a file");
-        let mut command = Command::new("prometheus");
+        let mut command = scraped.command(directory.path());
         command
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                directory.path().join("data").display()
-            ))
-            .arg("--web.listen-address=127.0.0.1:0")
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
@@ -64,6 +107,7 @@ impl Prometheus {
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Prometheus {
             address,
+            entry: scraped.entry.map(Path::to_owned),
             _child: child,
             _directory: directory,
         }
@@ -78,6 +122,9 @@ impl Prometheus {
         command.args(["--silent", "--noproxy", "*", "--get", "--data-urlencode"]);
         command.arg(format!("query={query}"));
         command.arg(format!("http://{}/api/v1/query", self.address));
+        if let Some(entry) = &self.entry {
+            command = enter(entry, &command);
+        }
         let output = command.output().await.expect("curl starts");
         let Ok(answer) = serde_json::from_slice::<Value>(&output.stdout) else {
             return Vec::new();

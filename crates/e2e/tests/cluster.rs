@@ -9,6 +9,8 @@ mod cluster {
     mod cert_manager;
     mod certificates;
     mod claims;
+    mod console;
+    mod dashboards;
     mod extremes;
     mod gateway_api;
     mod identity;
@@ -150,6 +152,17 @@ async fn a_proxy_moves_to_another_controller_and_fetches_only_what_differs() {
         .find_map(|line| line.strip_prefix("myriad_sync_resources_total "))
         .expect("a counter");
     assert_eq!(received, "5", "the third domain alone: {metrics}");
+    // What came while it followed counts from when the controller saw it.
+    let activated = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("myriad_activation_seconds_count "))
+        .and_then(|count| count.parse::<u64>().ok());
+    assert!(activated.is_some_and(|count| count >= 1), "{metrics}");
+    for process in [&second, &proxy] {
+        let text = cluster.admin(process, "/metrics").await.body;
+        let strangers = myriad_e2e::catalogue::strangers(&text);
+        assert!(strangers.is_empty(), "{strangers:#?}");
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ mod stories {
     mod changes;
     mod client_certificates;
     mod commands;
+    mod console;
+    mod dashboards;
     mod descriptors;
     mod differential;
     mod drain;
@@ -24,6 +26,7 @@ mod stories {
     mod framing;
     mod gateway_api;
     mod hello;
+    mod history;
     mod holdings;
     mod host_proof;
     mod http;
@@ -50,6 +53,7 @@ mod stories {
     mod istio_workloads;
     mod memory;
     mod mesh_capture;
+    mod metrics;
     mod nginx_configmap;
     mod operators;
     mod overload;
@@ -65,6 +69,7 @@ mod stories {
     mod tickets;
     mod tls;
     mod tls_scan;
+    mod trace;
     mod trust;
     mod two_certificates;
 }

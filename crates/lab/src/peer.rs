@@ -22,11 +22,19 @@ pub fn provide() -> Result<PathBuf> {
     provided("envoy").context("name its binary with --envoy, or leave it out with --alone")
 }
 
-/// The program that `cargo xtask peer` provides by this name.
+/// The variable that names a peer's program, for those who have found it already.
+pub fn variable(name: &str) -> String {
+    format!("MYRIAD_PEER_{}", name.to_uppercase().replace('-', "_"))
+}
+
+/// The program that its variable names, or else that `cargo xtask peer` provides by this name.
 ///
 /// # Errors
 /// It is neither there nor to be had.
 pub fn provided(name: &str) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(variable(name)) {
+        return Ok(path.into());
+    }
     let mut command = Command::new("cargo");
     command.args(["xtask", "peer", name]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
@@ -134,6 +142,15 @@ impl Drop for Envoy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_has_a_variable() {
+        assert_eq!(variable("envoy"), "MYRIAD_PEER_ENVOY");
+        assert_eq!(
+            variable("istio-definitions"),
+            "MYRIAD_PEER_ISTIO_DEFINITIONS"
+        );
+    }
 
     #[test]
     fn a_version_has_three_numbers() {

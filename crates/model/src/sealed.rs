@@ -60,6 +60,18 @@ enum Body {
 }
 
 impl Sealed {
+    /// A former resource as somebody remembers it: with the encoded bytes that were kept of it,
+    /// which are others than its version says where secrets were left out of them.
+    pub fn remembered(key: Key, slot: u64, version: Version, bytes: Bytes) -> Sealed {
+        Sealed {
+            key,
+            version,
+            slot,
+            bytes_encoded: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            body: Body::Encoded(bytes),
+        }
+    }
+
     /// Kind and name.
     pub fn key(&self) -> &Key {
         &self.key

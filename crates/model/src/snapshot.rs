@@ -10,6 +10,8 @@ pub struct Snapshot {
     tree: Tree<Leaf, 6>,
     counts: [usize; Kind::NUMBER_MAX],
     moment: Moment,
+    /// See [`Snapshot::noticed_micros`].
+    noticed_micros: u64,
 }
 
 impl Snapshot {
@@ -100,6 +102,17 @@ impl Snapshot {
     /// removed them. Two snapshots of one writer with other numbers differ by such a removal.
     pub fn inferences(&self) -> u64 {
         self.moment.inferences
+    }
+
+    /// When the oldest of the changes was noticed that led here from the snapshot before, in
+    /// microseconds since 1970; 0 where nobody said. It is no part of what there is.
+    pub fn noticed_micros(&self) -> u64 {
+        self.noticed_micros
+    }
+
+    /// Says when the oldest change was noticed.
+    pub fn set_noticed_micros(&mut self, micros: u64) {
+        self.noticed_micros = micros;
     }
 
     /// The number of resources.

@@ -37,5 +37,6 @@ pub use runtime::{
     Applied, Inherited, Proxy, Receipt, Role as SocketRole, Settings, Sockets, Workload,
 };
 pub use telemetry::request_id::RequestIds;
+pub use telemetry::top::{TOP_ROWS_MAX, TopCount, TopReader, TopRow, TopSeries};
 pub use tls::demand::{Demand, Demanded};
 pub use tls::tickets::{TicketKeys, TicketSecret};

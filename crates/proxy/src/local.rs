@@ -14,6 +14,8 @@ use crate::net::names::Names;
 use crate::random::rng::Rng;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::Counts;
+use crate::telemetry::live_trace::LiveTraces;
+use crate::telemetry::recording::Recording;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 
@@ -43,6 +45,8 @@ pub struct Local {
     pub dice: Rng,
     /// The access log, open or not.
     pub access_log: AccessLogWriter,
+    /// The requests that somebody wants to see, the same for all workers.
+    pub live_traces: LiveTraces,
     /// Whether all requests are logged where nothing says otherwise.
     pub logs_all: bool,
     /// How many proxies in front of this one are trusted to tell the client's address.
@@ -51,6 +55,16 @@ pub struct Local {
     pub request_ids: RequestIds,
     /// The listeners where a balancer in front introduces clients; `None` for no listener.
     pub introductions: Option<Arc<Introductions>>,
+}
+
+impl Local {
+    /// The recording that holds: that of the tables, or the format of the proxy's own setting.
+    pub fn recording<'a>(
+        &'a self,
+        of_tables: Option<&'a Arc<Recording>>,
+    ) -> Option<&'a Arc<Recording>> {
+        of_tables.or(self.access_log.recording())
+    }
 }
 
 /// A worker's belongings, held by its tasks.

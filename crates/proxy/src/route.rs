@@ -18,6 +18,7 @@ pub mod keys;
 pub mod leaf;
 pub mod namespace;
 pub mod on_demand;
+pub mod parting;
 pub mod sections;
 pub mod shown_certificate;
 pub mod stream_route;

@@ -11,12 +11,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_model::{
-    CaptureDirection, Change, Commit, Key, Kind, Name, SealedArc, Version, on_demand_host,
+    CaptureDirection, Change, Commit, Key, Kind, LogFormat, Name, SealedArc, Version,
+    on_demand_host,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::bucket::Buckets;
-use crate::admission::pressure::Pressure;
 use crate::admission::room::ConnectionRoom;
 use crate::admission::share::Fairness;
 use crate::admission::turns::HandshakeTurns;
@@ -35,8 +35,10 @@ use crate::route::identity::{Identity, IdentityEntry};
 use crate::route::tables::Tables;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::{self, Count, Counts};
+use crate::telemetry::live_trace::LiveTraces;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::{self, Library};
+use crate::telemetry::top::{TopReader, TopSeries};
 use crate::tls::accept::Handshakes;
 use crate::tls::demand::Demand;
 use crate::tls::key::{self, UnusableCertificate};
@@ -53,12 +55,14 @@ mod listen;
 mod listener_quota;
 mod listener_sockets;
 mod open;
+mod parts;
 mod sockets;
 mod worker;
 
 pub use crate::telemetry::standard::Workload;
 use expiry::Expiries;
 use listen::{Doors, Order};
+use parts::{memory, open_access_log, tickets};
 pub use sockets::{Inherited, Role, Sockets};
 use worker::{Command, Setup};
 
@@ -85,6 +89,8 @@ pub struct Settings {
     pub names: NameSettings,
     /// The output of the access log; `None` for no log.
     pub access_log: Option<Box<dyn io::Write + Send>>,
+    /// The format of its lines where nothing else is said.
+    pub access_log_format: LogFormat,
     /// How many proxies in front of this one are believed when they tell the client's address.
     pub trusted_hops: usize,
     /// The treatment of clients' request ids.
@@ -105,6 +111,8 @@ pub struct Settings {
     pub inherited: Option<Inherited>,
     /// Whether there may be a next process that is given the sockets.
     pub hands_over: bool,
+    /// How many domains, and objects, have series of their own.
+    pub top_series: TopSeries,
 }
 
 impl Default for Settings {
@@ -117,6 +125,7 @@ impl Default for Settings {
             locality: None,
             names: NameSettings::default(),
             access_log: None,
+            access_log_format: LogFormat::Own,
             trusted_hops: 0,
             request_ids: RequestIds::Keep,
             introductions: None,
@@ -126,6 +135,7 @@ impl Default for Settings {
             memory_max: None,
             inherited: None,
             hands_over: false,
+            top_series: TopSeries::default(),
         }
     }
 }
@@ -148,6 +158,7 @@ pub struct Proxy {
     expiries: Expiries,
     demand: Demand,
     access_log: AccessLogWriter,
+    live_traces: LiveTraces,
     library: Arc<Library>,
     spans: Spans,
     limits: Arc<Limits>,
@@ -190,35 +201,34 @@ impl Proxy {
     /// # Errors
     /// When a thread cannot be started, or a socket for captured connections not opened.
     pub fn start(mut settings: Settings, metrics: &Metrics) -> io::Result<Proxy> {
-        let count = settings.workers.max(1);
-        let limits = Arc::new(settings.limits);
+        let (count, limits) = (settings.workers.max(1), Arc::new(settings.limits));
         let logs_all = settings.access_log.is_some();
-        let access_log = open_access_log(settings.access_log)?;
-        let counts = counts(count, metrics);
+        let access_log = open_access_log(settings.access_log, settings.access_log_format)?;
+        let counts = counts(count, settings.top_series, metrics);
         let own_counts = counts.last().cloned().unwrap_or_default();
-        let (spans, library) = (Spans::default(), Arc::new(Library::new(count)));
+        let (spans, live_traces) = (Spans::default(), LiveTraces::default());
+        let library = Arc::new(Library::new(count));
         // As with Istio's: a sidecar counts by default, a gateway where it is told what it is.
         let counts_all = settings.workload.is_some() || !settings.captures.is_empty();
         standard::register(metrics, &library, settings.workload);
         let tables = Arc::new(ArcSwap::from_pointee(Tables::default()));
         let pressure = memory(settings.memory_max, &limits, metrics);
-        let buckets = Arc::new(Buckets::new());
-        let names = Names::new(settings.names, metrics);
+        let (buckets, names) = (Arc::default(), Names::new(settings.names, metrics));
         let tickets = tickets(settings.inherited.as_mut(), metrics)?;
-        let demand = Demand::new(metrics);
+        let (mut workers, demand) = (Vec::with_capacity(count), Demand::new(metrics));
         let handshakes = Arc::new(Handshakes::new(&limits, tickets.clone(), demand.clone()));
-        let mut workers = Vec::with_capacity(count);
         for (number, counts) in counts.iter().take(count).enumerate() {
             let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
             let setup = Setup {
                 limits: limits.clone(),
-                buckets: buckets.clone(),
+                buckets: Arc::clone(&buckets),
                 names: names.clone(),
                 counts: counts.clone(),
                 library: library.clone(),
                 counts_all,
                 spans: spans.clone(),
                 access_log: access_log.clone(),
+                live_traces: live_traces.clone(),
                 logs_all,
                 trusted_hops: settings.trusted_hops,
                 request_ids: settings.request_ids,
@@ -236,8 +246,8 @@ impl Proxy {
         let sockets = (Sockets::new(settings.hands_over, tickets), settings.bind);
         let listeners = (limits.listeners_max, own_counts.clone());
         let mut doors = Doors::new(senders, listeners, sockets, settings.inherited);
-        let captures = doors.open_captures(&settings.captures)?;
-        names.border().set_listeners(captures);
+        let captured = doors.open_captures(&settings.captures)?;
+        names.border().set_listeners(captured);
         Ok(Proxy {
             tables,
             next: Tables::default(),
@@ -251,6 +261,7 @@ impl Proxy {
             expiries: Expiries::new(metrics),
             demand,
             access_log,
+            live_traces,
             library,
             spans,
             limits,
@@ -412,6 +423,16 @@ impl Proxy {
         move || tables.load_full()
     }
 
+    /// The requests that somebody wants to see.
+    pub fn live_traces(&self) -> LiveTraces {
+        self.live_traces.clone()
+    }
+
+    /// Tells which domains and objects have most.
+    pub fn top(&self) -> TopReader {
+        TopReader::new(self.counts.iter().map(|row| row.top.clone()))
+    }
+
     /// How many connections of clients are open.
     pub fn connections(&self) -> u64 {
         let of = |count| self.counts.iter().map(|it| it.get(count)).sum::<u64>();
@@ -481,6 +502,7 @@ impl Proxy {
             counts,
             dice: Rng::new(hash(0, "spans")),
             access_log,
+            live_traces: LiveTraces::default(),
             logs_all: false,
             trusted_hops: 0,
             request_ids: RequestIds::Keep,
@@ -511,35 +533,11 @@ fn swaps(metrics: &Metrics) -> Counter {
 
 /// A row of counts for each worker, and behind them that of whoever sends spans and opens
 /// listeners.
-fn counts(workers: usize, metrics: &Metrics) -> Vec<Arc<Counts>> {
+fn counts(workers: usize, series: TopSeries, metrics: &Metrics) -> Vec<Arc<Counts>> {
     let counts: Vec<_> = (0..=workers).map(|_| Arc::new(Counts::new())).collect();
-    count::register(metrics, &counts);
+    count::register(metrics, &counts, series);
     pattern::register(metrics);
     counts
-}
-
-/// The access log, which is opened later where nobody says where to.
-fn open_access_log(out: Option<Box<dyn io::Write + Send>>) -> io::Result<AccessLogWriter> {
-    let access_log = AccessLogWriter::default();
-    if let Some(out) = out {
-        access_log.open(out)?;
-    }
-    Ok(access_log)
-}
-
-/// The budgets of memory: of the process, and of its tables of hashes.
-fn memory(max: Option<u64>, limits: &Limits, metrics: &Metrics) -> Arc<Pressure> {
-    HashTables::of_process().begin(limits.hash_table_bytes_max, metrics);
-    Arc::new(Pressure::of_process(max, metrics))
-}
-
-/// The keys of tickets: those of the process before, where there was one.
-fn tickets(inherited: Option<&mut Inherited>, metrics: &Metrics) -> io::Result<Arc<TicketKeys>> {
-    let secrets = inherited.map(|it| std::mem::take(&mut it.tickets));
-    let keys = TicketKeys::new(secrets.unwrap_or_default());
-    let keys = keys.map_err(io::Error::other)?;
-    keys.register(metrics);
-    Ok(Arc::new(keys))
 }
 
 /// Whether a change concerns a listener that connections were captured for, which may have to

@@ -41,7 +41,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use myriad_api::{Batch, ObjectKey};
-use myriad_base::clock;
+use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Counter, Metrics};
 use tokio::sync::mpsc;
 
@@ -170,6 +170,8 @@ pub struct Directory {
     loading: Option<mpsc::Receiver<Vec<Parsed>>>,
     /// Problems of the tree that were found before the first load.
     early: Vec<Parsed>,
+    /// When the events were noticed that the work in the queue follows from.
+    noticed: Option<Instant>,
 }
 
 impl Directory {
@@ -229,6 +231,7 @@ impl Directory {
             owes_slice: false,
             loading: Some(receiver),
             early,
+            noticed: None,
         })
     }
 
@@ -282,6 +285,7 @@ impl Directory {
     /// told of.
     pub fn look_again(&mut self) {
         let now = clock::now();
+        self.noticed = Some(now);
         self.queue
             .take(watch::Event::Overflow, now, &rescan::NoFacts);
     }
@@ -289,6 +293,7 @@ impl Directory {
     /// Reads objects again although they have not changed: next come the files that they are in.
     /// Objects of other directories are passed over.
     pub fn read_again(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
+        self.noticed = Some(clock::now());
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         for key in keys {
             let path = index.file_of(&key);
@@ -359,6 +364,7 @@ impl Directory {
             tracing::error!(%error, "the directory's events cannot be read");
         }
         let is_readable = events.is_ok();
+        self.noticed = Some(now);
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let facts = rescan::DiskFacts {
             index: &index,
@@ -411,8 +417,9 @@ impl Directory {
             }
         }
         let mut job = Job::new(owners, seen.parsed, files);
+        job.noticed = self.noticed;
         if job.step(&self.knowledge()) {
-            return telling(self.apply(job.into_parsed()));
+            return self.finish(job);
         }
         self.queue.block(&job.owners);
         if self.jobs.len() < JOBS_MAX {
@@ -434,7 +441,15 @@ impl Directory {
         }
         self.queue.release(&job.owners);
         self.jobs.extend(self.waiting.pop_front());
-        telling(self.apply(job.into_parsed()))
+        self.finish(job)
+    }
+
+    /// The batch of a job of which all has been read.
+    fn finish(&mut self, job: Job) -> Option<Batch> {
+        let noticed = job.noticed.map(Instant::into_std);
+        let mut batch = self.apply(job.into_parsed());
+        batch.noticed = noticed;
+        telling(batch)
     }
 
     fn knowledge(&self) -> Knowledge<'_> {

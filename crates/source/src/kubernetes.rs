@@ -34,6 +34,7 @@ mod own;
 mod pace;
 mod path;
 mod provided;
+mod reviews;
 mod selecting;
 mod shelf;
 pub mod status;
@@ -57,6 +58,7 @@ pub use self::counters::WatchCounters;
 pub use self::made::{MadeKind, MadeObject, service_addresses};
 pub use self::moment::second_time;
 pub use self::own::{OwnConfigMap, Secret, Texts};
+pub use self::reviews::TokenVerdict;
 pub use self::shelf::{Shelf, ShelfNews, ShelfWatch, Shelved};
 
 use self::core::{Core, Limits, Scope};
@@ -262,7 +264,8 @@ impl Cluster {
 
     fn add(&mut self, message: Message) {
         self.epoch = message.epoch;
-        self.merge.add(message.scope, message.output);
+        let noticed = message.noticed.into_std();
+        self.merge.add(message.scope, message.output, Some(noticed));
     }
 }
 

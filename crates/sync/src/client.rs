@@ -98,6 +98,8 @@ pub struct Delivery {
     pub logged: Logged,
     /// Resources that were refused already, since they cannot be read.
     pub refused: Vec<Refusal>,
+    /// When the oldest of the changes was noticed, since 1970; none where that is not known.
+    pub noticed: Option<Duration>,
 }
 
 /// A resource that cannot be obeyed, and why, for people.
@@ -209,6 +211,7 @@ impl ClientSession {
             commit: Commit { changes, position },
             logged,
             refused: Vec::new(),
+            noticed: None,
         })
     }
 
@@ -416,6 +419,8 @@ impl ClientSession {
             commit: Commit::default(),
             logged: Logged::new(position.clone()),
             refused: Vec::new(),
+            noticed: (commit.noticed_micros > 0)
+                .then(|| Duration::from_micros(commit.noticed_micros)),
         };
         self.counters.commits.inc();
         self.open_all(assembled.changes, &mut applying, &mut delivery)?;

@@ -99,6 +99,9 @@ pub struct ServerSession {
     answer_timeout: Duration,
     /// Whether a commit is owed even without changes, so that a greeting has an answer.
     owes_commit: bool,
+    /// When the oldest change was noticed that the proxy has not been sent, in microseconds since
+    /// 1970; 0 where there is none, or nobody knows.
+    noticed_micros: u64,
     mismatches: u32,
     signing: Signing,
     demanding: Demanding,
@@ -172,6 +175,7 @@ impl ServerSession {
             waits_since: None,
             answer_timeout: ANSWER_TIMEOUT,
             owes_commit: false,
+            noticed_micros: 0,
             mismatches: 0,
             signing: Signing::default(),
             demanding: Demanding::default(),
@@ -265,6 +269,13 @@ impl ServerSession {
             self.plan = None;
             self.goal = None;
             self.infers = true;
+        }
+        let noticed = newest.noticed_micros();
+        if noticed > 0 && newest.digest() != self.newest.digest() {
+            self.noticed_micros = match self.noticed_micros {
+                0 => noticed,
+                earlier => earlier.min(noticed),
+            };
         }
         self.newest = newest;
     }
@@ -526,7 +537,8 @@ impl ServerSession {
             None if is_own => return false,
             None if has_news => {
                 let ends = (&self.sent, self.goal.as_ref().unwrap_or(&self.newest));
-                match self.steps.find(ends, now, &self.counters) {
+                let noticed = self.noticed_micros;
+                match self.steps.find(ends, noticed, now, &self.counters) {
                     Way::Own(plan) => {
                         self.goal = None;
                         *plan
@@ -552,6 +564,7 @@ impl ServerSession {
             position: wire::position_message(position),
             root: wire::digest_bytes(root),
             confirmed: self.hold.is_confirmed(),
+            noticed_micros: 0,
         }));
         self.awaited = Some(root);
     }

@@ -384,6 +384,7 @@ fn a_client_refuses_what_no_server_sends() {
             position: None,
             root: vec![0; 16].into(),
             confirmed: false,
+            noticed_micros: 0,
         })
     };
     use SessionError::{Invalid, TooMany, Unexpected};

@@ -111,6 +111,18 @@ pub(super) fn run(place: &Place) -> Result<()> {
     })
 }
 
+/// Starts a cluster for the scenarios of gateway-api-bench and the short report.
+pub(super) fn run_report(place: &Place) -> Result<()> {
+    super::build(place)?;
+    within(place, 0, |cluster| {
+        let definitions = gateway_api::definitions(&place.root, &place.cache)?;
+        smoke::run_report(place, |command| {
+            command.env(ENTRY_VARIABLE, cluster.entry());
+            command.env(GATEWAY_API_VARIABLE, &definitions);
+        })
+    })
+}
+
 /// Uses a cluster with so many nodes, and ends it whatever became of it.
 pub(super) fn within(
     place: &Place,

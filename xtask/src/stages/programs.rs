@@ -1,5 +1,5 @@
-//! The programs of clusters, which Go builds while cargo compiles: each waits for the network, or
-//! for the other half of the machine, now and then.
+//! The programs of clusters, and k6, which Go builds while cargo compiles: each waits for the
+//! network, or for the other half of the machine, now and then.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -11,6 +11,7 @@ use myriad_lab::{cluster, tool};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Place, is_root};
+use crate::peer::{self, Peer};
 
 /// The stage that waits until all are there.
 pub(super) const STAGE: &str = "programs";
@@ -66,6 +67,9 @@ impl Drop for Building {
 pub(super) fn run(place: &Place) -> Result<()> {
     match place.meanwhile.take() {
         Some(building) => building.wait(),
-        None => cluster::build_programs(&place.root, &place.cache, is_root()),
+        None => {
+            cluster::build_programs(&place.root, &place.cache, is_root())?;
+            peer::provide(&place.root, Peer::K6, &place.cache).map(drop)
+        }
     }
 }

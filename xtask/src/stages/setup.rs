@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Place;
+use crate::browser;
 use crate::oidc;
 use crate::peer::{self, Peer};
 use myriad_lab::pebble;
@@ -22,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 18] = [
+const PROGRAMS: [Program; 19] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -101,6 +102,11 @@ const PROGRAMS: [Program; 18] = [
         name: "npm",
         package: "npm",
     },
+    // Shows pages as people see them.
+    Program {
+        name: "chromium",
+        package: "chromium",
+    },
     Program {
         name: "python3",
         package: "python3",
@@ -130,6 +136,7 @@ pub(super) fn run(place: &Place) -> Result<()> {
         peer::provide(&place.root, peer, &place.cache)?;
     }
     H2SPEC.provide(&place.cache, |to| build_h2spec(place, to))?;
+    browser::provide(&place.root, &place.cache)?;
     oidc::provider(&place.root, &place.cache)?;
     pebble::provide(&place.root, &place.cache)?;
     CARGO_DENY.provide(&place.cache, |to| build_cargo_deny(place, to))?;

@@ -285,6 +285,74 @@ const ISSUE: Bench = Bench {
     ],
 };
 
+/// The scenarios of gateway-api-bench.
+const GATEWAY_API: [Bench; 7] = [
+    Bench {
+        arguments: "gateway-api attached-routes --routes 20 --json",
+        figures: &["routes", "add_all_ms", "remove_all_ms", "writes"],
+    },
+    Bench {
+        arguments: "gateway-api probe --routes 5 --json",
+        figures: &[
+            "live_ms.p50",
+            "live_ms.max",
+            "live_after_answer_ms.p50",
+            "requests",
+            "errors",
+        ],
+    },
+    Bench {
+        arguments: "gateway-api routechange --iterations 6 --seconds 0.1 --json",
+        figures: &[
+            "iterations",
+            "requests",
+            "errors",
+            "wrong_answers",
+            "p99_ms",
+        ],
+    },
+    Bench {
+        arguments: "gateway-api route-load --namespaces 2 --routes 10 --seconds 2 \
+                    --config-interval 0.1 --workload-interval 0.2 --json",
+        figures: CHURN_FIGURES,
+    },
+    Bench {
+        arguments: "gateway-api listenerset-load --namespaces 2 --routes 3 --seconds 2 \
+                    --config-interval 0.1 --workload-interval 0.2 --json",
+        figures: CHURN_FIGURES,
+    },
+    Bench {
+        arguments: "gateway-api traffic --connections 8 --qps 200 --seconds 1 --json",
+        figures: &["requests", "errors", "proxy.vcpu"],
+    },
+    Bench {
+        arguments: "gateway-api backendfailover --iterations 1 --seconds 1 --json",
+        figures: &[
+            "requests",
+            "errors",
+            "errors_while_down",
+            "errors_until_ms.max",
+            "back_after_ms.samples",
+        ],
+    },
+];
+
+/// Figures of routes that change.
+const CHURN_FIGURES: &[&str] = &[
+    "routes",
+    "fill_s",
+    "served_after_s",
+    "fill.controller.vcpu",
+    "route_changes",
+    "endpoint_changes",
+    "write_ms.p50",
+    "changes.controller.vcpu",
+    "changes.proxy.rss_mib",
+    "controller.rss_peak_mib",
+    "errors",
+    "wrong_answers",
+];
+
 /// Measures one machine.
 pub(super) fn run(place: &Place) -> Result<()> {
     super::build(place)?;
@@ -313,6 +381,14 @@ pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Res
         measure(place, &bench, &enter)?;
     }
     Ok(())
+}
+
+/// Runs the scenarios of gateway-api-bench in a cluster, and the short report.
+pub(super) fn run_report(place: &Place, enter: impl Fn(&mut Command)) -> Result<()> {
+    for bench in GATEWAY_API {
+        measure(place, &bench, &enter)?;
+    }
+    super::report::run(place, &enter)
 }
 
 /// Runs a benchmark and checks its report.
@@ -346,9 +422,14 @@ fn check(text: &str, figures: &[&str]) -> Result<()> {
             "live.errors",
             "live_under_churn.errors",
             "errors",
+            "wrong_answers",
             "peer_errors",
         ] {
             let errors = figure(&report, key).and_then(Value::as_u64);
+            // An endpoint that fails on purpose is an error to some.
+            if report.get("errors_while_down").is_some() {
+                continue;
+            }
             ensure!(errors.unwrap_or(0) == 0, "requests failed: {errors:?}");
         }
         let is_answered = figure(&report, "rps").is_none_or(|rps| rps.as_f64() > Some(0.0));
@@ -386,6 +467,7 @@ mod tests {
         let rate = |rps: &str| check(&format!(r#"{{"rps":{rps},"errors":0}}"#), &["rps"]);
         assert!(rate("1.5").is_ok() && rate("0.0").is_err());
         assert!(check(r#"{"rps":9,"errors":1}"#, &["rps"]).is_err());
+        assert!(check(r#"{"errors_while_down":1,"errors":1}"#, &["errors"]).is_ok());
         let partial = one_line(GOOD).replace("\"p99\"", "\"p90\"");
         let error = check(&partial, INBOX.figures)
             .expect_err("a figure is missing")

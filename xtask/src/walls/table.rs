@@ -61,10 +61,11 @@ pub(super) const ORDERS: &[Order] = &[
     Order {
         source: "crates/app/src/",
         rows: &[
-            &["dedicated"],
+            &["activation", "dedicated", "metrics", "otlp", "top"],
             &[
-                "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh", "obtained",
-                "process", "resident", "restart", "rivals", "signals", "told", "wishes",
+                "catalog", "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh",
+                "obtained", "process", "resident", "restart", "rivals", "signals", "told",
+                "wishes",
             ],
             &[
                 "ask",
@@ -75,9 +76,10 @@ pub(super) const ORDERS: &[Order] = &[
                 "tickets",
                 "tokens",
             ],
-            &["confirm"],
+            &["confirm", "history"],
             &["control", "descriptors", "settings", "status"],
-            &["acme", "check", "explain", "greeting"],
+            &["acme", "check", "explain", "greeting", "trace"],
+            &["console", "diff", "why"],
             &["host_proof", "pages"],
             &["controller", "follower", "serve"],
         ],

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use myriad_api::{Finding, Severity};
+use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::Key;
 
 /// The findings of a page, about: what a source reports of one subject stays together.
@@ -148,6 +148,25 @@ impl StandingFindings {
             }
         }
         page
+    }
+
+    /// The findings of translation about an object, at most so many, the worst first.
+    pub(super) fn about(&self, object: &ObjectKey, count_max: usize) -> Vec<Arc<Finding>> {
+        let severities = [Severity::Error, Severity::Warning, Severity::Info].into_iter();
+        let found = severities.flat_map(|severity| {
+            let first = Finding {
+                severity,
+                object: Some(object.clone()),
+                field: String::new(),
+                message: String::new(),
+                remedy: String::new(),
+                place: None,
+            };
+            let behind = self.own.range::<Finding, _>(&first..);
+            behind
+                .take_while(move |it| it.severity == severity && it.object.as_ref() == Some(object))
+        });
+        found.take(count_max).cloned().collect()
     }
 
     fn count(&mut self, finding: &Finding) {

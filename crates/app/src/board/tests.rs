@@ -102,3 +102,21 @@ fn a_dump_shows_the_first_findings_and_counts_all() {
     assert_eq!(board.findings_count(), (0, 0));
     assert!(board.findings_where(usize::MAX, |_| true).is_empty());
 }
+
+#[test]
+fn the_findings_about_an_object_are_its_own_and_the_worst_come_first() {
+    let board = board();
+    let key = ObjectKey::new(ObjectKind::Ingress, "evil", "web");
+    let other = ObjectKey::new(ObjectKind::Ingress, "evil", "web2");
+    let own = Finding::new(Severity::Info, &other, "spec", "is told", "read it");
+    board.change_findings(FindingsChange {
+        added: vec![Arc::new(own.clone())],
+        removed: Vec::new(),
+    });
+    assert_eq!(board.findings_of(&other, 10), [own]);
+    let found = board.findings_of(&key, MANY);
+    assert!(found.len() > 1);
+    assert!(found.iter().all(|it| it.object.as_ref() == Some(&key)));
+    assert!(found.is_sorted());
+    assert_eq!(board.findings_of(&key, 3).len(), 3);
+}

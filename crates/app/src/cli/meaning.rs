@@ -82,6 +82,16 @@ pub struct RawMeaning {
         value_name = "NAME,..."
     )]
     pub catch_all_namespaces: Option<Vec<String>>,
+    /// Namespaces whose Gateways with `defaultScope: All` take routes of all namespaces that name
+    /// no parent. Those of a route's own namespace take it anyway.
+    #[arg(
+        long,
+        env = "MYRIAD_DEFAULT_GATEWAY_NAMESPACES",
+        value_delimiter = ',',
+        value_name = "NAME,...",
+        help_heading = "Gateways"
+    )]
+    pub default_gateway_namespaces: Vec<String>,
     /// Labels of the gateway's workload, which selectors of Istio's Gateways and `sourceLabels`
     /// are compared with.
     #[arg(

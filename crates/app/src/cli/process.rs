@@ -1,6 +1,10 @@
 //! Settings of every process that goes on, as written.
 
+use std::path::PathBuf;
+
 use clap::Args;
+
+use super::otlp::RawOtlp;
 
 /// Settings of every process that goes on, as written.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +27,10 @@ pub struct RawProcess {
         value_name = "NAME,..."
     )]
     pub admin_hosts: Vec<String>,
+    /// Show a console under /console of the admin address, to those who know the token in this
+    /// file: one word of at least 16 characters. It is off without.
+    #[arg(long, env = "MYRIAD_CONSOLE_TOKEN_FILE", value_name = "FILE")]
+    pub console_token_file: Option<PathBuf>,
     /// Log level of standard error: a level, or a list of target=level.
     #[arg(
         long,
@@ -32,4 +40,7 @@ pub struct RawProcess {
         help_heading = "Logs and metrics"
     )]
     pub log: String,
+    /// A collector of metrics.
+    #[command(flatten)]
+    pub otlp: RawOtlp,
 }

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use myriad_base::clock::Instant;
 use myriad_model::{Delta, Name, Snapshot};
 use myriad_translate::{ClaimsChange, Engine, FindingsChange};
 
@@ -15,6 +16,9 @@ pub type Addresses = Vec<(Name, SocketAddr)>;
 
 /// The part of the process that puts commits into effect.
 pub trait Outlet {
+    /// Told before a batch is published: when the oldest of its changes was noticed.
+    fn noticed(&mut self, _since: Instant) {}
+
     /// Hands on what a batch changed. `snapshot` is the state after it.
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board);
 

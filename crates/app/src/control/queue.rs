@@ -231,6 +231,11 @@ impl Queue {
         self.deferred.first().map(|(until, _)| *until)
     }
 
+    /// How many changes wait, those of deferred namespaces too.
+    pub(super) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// How many namespaces are deferred.
     pub(super) fn deferred_len(&self) -> usize {
         self.deferred.len()
@@ -259,7 +264,8 @@ impl Queue {
         for namespace in joint {
             self.join(namespace, now);
         }
-        self.marks.add(waiting, now, batch.positions);
+        let since = batch.noticed.map_or(now, Instant::from_std).min(now);
+        self.marks.add(waiting, since, batch.positions);
     }
 
     /// The next changes to translate: of each namespace in turn at most its share, or those of one

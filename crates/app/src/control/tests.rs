@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 mod labels;
+mod remembering;
 mod stating;
 mod tables;
 mod visits;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use myriad_base::clock::Instant;
 use myriad_model::{Delta, Snapshot};
 use myriad_sync::Views;
 use myriad_translate::{ClaimsChange, Engine, FindingsChange, MAIN};
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use super::claims::Claims;
 use super::described::ObjectWord;
 use super::word::Word;
+use crate::activation;
 use crate::board::Board;
 use crate::control::{Addresses, Outlet};
 use crate::stated::StatedChange;
@@ -36,6 +38,9 @@ struct Shown {
     main: Arc<str>,
     /// The newest snapshots, by view, as they were when the view last changed.
     newest: BTreeMap<Arc<str>, watch::Sender<Snapshot>>,
+    /// When the oldest change of what is shown next was noticed, in microseconds since 1970; 0
+    /// where nobody is told.
+    noticed_micros: u64,
 }
 
 impl Fleet {
@@ -57,6 +62,7 @@ impl Shown {
             views,
             main: MAIN.into(),
             newest: BTreeMap::new(),
+            noticed_micros: 0,
         }
     }
 
@@ -84,7 +90,8 @@ impl Shown {
     }
 
     /// Shows the newest snapshot of a view, and wakes its proxies.
-    fn show(&mut self, view: &Arc<str>, snapshot: Snapshot) {
+    fn show(&mut self, view: &Arc<str>, mut snapshot: Snapshot) {
+        snapshot.set_noticed_micros(self.noticed_micros);
         if let Some(newest) = self.newest.get(view) {
             newest.send_replace(snapshot);
             return;
@@ -98,9 +105,16 @@ impl Shown {
 }
 
 impl Outlet for Fleet {
+    fn noticed(&mut self, since: Instant) {
+        // What is there at the start was written before anybody could wait for it.
+        let micros = activation::since_epoch(since).as_micros();
+        let micros = u64::try_from(micros).unwrap_or_default();
+        self.shown.noticed_micros = if self.is_live { micros } else { 0 };
+    }
+
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
         board.work().commits.inc_by(u64::from(!delta.is_empty()));
-        board.holdings().apply(delta.changes());
+        board.register(delta.changes());
         self.shown.show_main(snapshot, !delta.is_empty());
     }
 

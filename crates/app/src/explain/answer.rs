@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind};
-use myriad_base::clock;
 use myriad_model::{
     Action, DnsName, Host, Name, Origin, PathView, Policy, RouteView, SealedArc, WeightedUpstream,
 };
@@ -24,6 +23,9 @@ use myriad_proxy::route::entry::RouteEntry;
 use myriad_proxy::route::identity::MESH_CLIENTS;
 use myriad_proxy::route::tables::{self, Answerer};
 use myriad_proxy::tls::key;
+use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::parts::{
     CertificatePart, DomainPart, ENDPOINTS_SHOWN_MAX, Explanation, RoutePart, StagePart,
@@ -397,12 +399,13 @@ impl Walk<'_> {
             let end = leaf.validity().not_after;
             part.issuer = leaf.issuer().to_string();
             part.not_after = end.to_string();
-            part.is_expired = end.timestamp() < clock::unix_seconds();
+            part.is_expired = end.timestamp() < self.scene.now_unix();
+            // A former certificate has the key of nobody.
+            part.key = key_word(leaf.public_key());
         }
         let parsed = entry.sealed.certificate();
         let parsed = parsed.and_then(|certificate| key::parse(certificate).ok());
         if let Some(parsed) = &parsed {
-            part.key = format!("{:?}", parsed.key.key.algorithm());
             part.is_for_host = parsed.covers(name);
             part.names = parsed.names.iter().map(|it| it.as_str().into()).collect();
         }
@@ -485,6 +488,17 @@ pub(super) fn rule_of(name: &str) -> Option<String> {
             ))
         }
     }
+}
+
+/// The algorithm of a certificate's key; empty for one that no proxy signs by.
+fn key_word(key: &SubjectPublicKeyInfo<'_>) -> String {
+    let word = match key.parsed() {
+        Ok(PublicKey::RSA(_)) => "RSA",
+        Ok(PublicKey::EC(_)) => "ECDSA",
+        _ if key.algorithm.algorithm == OID_SIG_ED25519 => "ED25519",
+        _ => "",
+    };
+    word.to_owned()
 }
 
 fn path_text(path: PathView<'_>) -> String {

@@ -11,7 +11,7 @@ use myriad_proxy::route::edit::Edit;
 use myriad_proxy::route::tables::Tables;
 use myriad_proxy::upstream::endpoint::EndpointTable;
 
-use super::scene::Scene;
+use super::scene::{Concerned, Scene};
 
 /// Makes tables of the resources that concern these names, and lists every host. Reads through
 /// all routes and domains.
@@ -32,6 +32,7 @@ pub(super) fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
         .iter()
         .filter(|sealed| is_needed(&needed, sealed.key()));
     taken.extend(rest.filter_map(open));
+    let concerned = Concerned::of(&taken, needed);
     let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
     let mut edit = Edit::new(&mut tables, &mut targets);
     for sealed in &taken {
@@ -43,6 +44,8 @@ pub(super) fn gather(snapshot: &Snapshot, names: &[String]) -> Scene {
         tables: Arc::new(tables),
         hosts,
         trusted_hops: 0,
+        concerned,
+        at_unix: None,
     }
 }
 

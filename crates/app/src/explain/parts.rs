@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// The domain, route and upstreams that a request would meet.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Explanation {
+    /// The moment that it is of, as RFC 3339 has it; none for the present.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub at: Option<String>,
     /// The URL.
     pub url: String,
     /// The method.

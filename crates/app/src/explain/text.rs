@@ -7,6 +7,9 @@ use super::parts::{CertificatePart, Explanation, StagePart, UpstreamPart};
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {}", self.method, self.url)?;
+        if let Some(at) = &self.at {
+            write!(f, "at {at}: ")?;
+        }
         writeln!(f, "{}", self.answer)?;
         if let Some(listener) = &self.listener {
             writeln!(f, "  listener     {listener}")?;

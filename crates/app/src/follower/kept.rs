@@ -42,7 +42,7 @@ pub(super) struct Kept {
     followed_at: Gauge,
     /// 1 while the log lacks commits that are in service.
     gap: Gauge,
-    history: History,
+    history: KeptTimes,
     mended_at: Option<Instant>,
     /// Whether another process keeps commits here now.
     is_suspended: Arc<AtomicBool>,
@@ -64,7 +64,7 @@ impl Kept {
         let help = "1 while the log lacks commits that are in service";
         metrics.register("log_gap", help, gap.clone());
         let path = directory.join(FILE);
-        let history = History::default();
+        let history = KeptTimes::default();
         history.0.kept_at.store(modified_at(&path), Relaxed);
         let (log, replay) = open(&path, &counters, schema_max);
         let (snapshot, key, unread) = replay.finish();
@@ -170,7 +170,7 @@ impl Kept {
     }
 
     /// The history of the state, for use on another thread.
-    pub(super) fn history(&self) -> History {
+    pub(super) fn history(&self) -> KeptTimes {
         self.history.clone()
     }
 
@@ -183,7 +183,7 @@ impl Kept {
 
 /// When a controller was followed, and something kept. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct History(Arc<Times>);
+pub(super) struct KeptTimes(Arc<Times>);
 
 /// Times in seconds since the epoch; 0 for never.
 #[derive(Default)]
@@ -193,7 +193,7 @@ struct Times {
     kept_at: AtomicI64,
 }
 
-impl History {
+impl KeptTimes {
     /// How it stands with the controllers at an address.
     pub(super) fn report(&self, controller: &str) -> FollowedReport {
         let Times {

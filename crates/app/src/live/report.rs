@@ -6,6 +6,8 @@ use myriad_api::ObjectKind;
 use myriad_model::Position;
 use serde::{Deserialize, Serialize};
 
+use super::Live;
+
 /// The connected proxies, and what they serve.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LiveReport {
@@ -66,6 +68,51 @@ pub struct ObjectReport {
     pub live_after_ms: Option<u64>,
     /// Refusals of its resources, and the proxies.
     pub refused: Vec<String>,
+}
+
+/// How a commit became live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BecameLive {
+    /// It is not remembered.
+    Forgotten,
+    /// It is not live yet.
+    NotYet,
+    /// Every gateway serves it, or every sidecar where there is none.
+    Live {
+        /// How long that took, in milliseconds.
+        after_ms: u64,
+        /// How many proxies were connected.
+        proxies: usize,
+    },
+}
+
+impl Live {
+    /// The number of the newest commit; 0 before the first.
+    pub fn newest_commit(&self) -> u64 {
+        self.lock().newest
+    }
+
+    /// How a commit became live, by its number.
+    pub fn became_live(&self, number: u64) -> BecameLive {
+        let state = self.lock();
+        let proxies = state.proxies.len();
+        match state.commit(number).map(|commit| commit.live) {
+            None => BecameLive::Forgotten,
+            Some(None) => BecameLive::NotYet,
+            Some(Some((_, took))) => BecameLive::Live {
+                after_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+                proxies,
+            },
+        }
+    }
+
+    /// How many proxies have a commit or one after it, and how many there are.
+    pub fn reached_by(&self, number: u64) -> (usize, usize) {
+        let state = self.lock();
+        let proxies = state.proxies.values();
+        let reached = proxies.filter(|proxy| proxy.reached(state.newest) >= number);
+        (reached.count(), state.proxies.len())
+    }
 }
 
 /// A position as people read it: the revision of each kind, or a counter.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use myriad_base::clock::Instant;
+use myriad_base::metrics::Metrics;
 use myriad_model::wire::SCHEMA;
 use myriad_model::{Change, Commit, Delta, Kind, Snapshot};
 use myriad_proxy::Proxy;
@@ -9,6 +11,7 @@ use myriad_translate::MAIN;
 use tokio_util::sync::CancellationToken;
 
 use crate::acme::Acme;
+use crate::activation::Activation;
 use crate::board::Board;
 use crate::control::{Addresses, Outlet};
 use crate::live::{Live, Newcomer, Speaker};
@@ -27,6 +30,10 @@ pub(super) struct Here {
     drain_longest: Duration,
     /// Certificates that are being obtained.
     acme: Option<Acme>,
+    /// How long changes took until they were live here.
+    activation: Activation,
+    /// When the oldest change of what is published next was noticed.
+    since: Option<Instant>,
 }
 
 /// The number of the one stream that there is in a process that serves itself.
@@ -36,7 +43,7 @@ impl Here {
     /// This proxy, which shows up as connected. `is_live` is cancelled once it serves.
     pub(super) fn new(
         proxy: Proxy,
-        live: Live,
+        (live, metrics): (&Live, &Metrics),
         is_live: CancellationToken,
         drain_longest: Duration,
     ) -> Here {
@@ -50,11 +57,13 @@ impl Here {
         live.connected(HERE, newcomer);
         Here {
             proxy,
-            live,
+            live: live.clone(),
             refused: Vec::new(),
             is_live,
             drain_longest,
             acme: None,
+            activation: Activation::new(metrics),
+            since: None,
         }
     }
 
@@ -65,7 +74,7 @@ impl Here {
 
     fn apply(&mut self, commit: &Commit, board: &Board) {
         let applied = self.proxy.apply(commit);
-        board.holdings().apply(&commit.changes);
+        board.register(&commit.changes);
         let work = board.work();
         work.commits.inc();
         work.table_nodes_copied.inc_by(applied.nodes_copied);
@@ -86,9 +95,18 @@ impl Here {
 }
 
 impl Outlet for Here {
+    fn noticed(&mut self, since: Instant) {
+        self.since = Some(since);
+    }
+
     fn publish(&mut self, delta: Delta, snapshot: &Snapshot, board: &Board) {
+        // What is there at the start was written before anybody could wait for it.
+        let is_timed = !delta.is_empty() && self.is_live.is_cancelled();
         for commit in delta.into_commits(snapshot.position().clone()) {
             self.apply(&commit, board);
+        }
+        if let Some(since) = self.since.take().filter(|_| is_timed) {
+            self.activation.observe_since(since);
         }
         let position = snapshot.position().clone();
         self.live.acked(HERE, snapshot.digest(), position);

@@ -60,6 +60,7 @@ impl Meaning {
             gateway_credentials: credentials.unwrap_or(GatewayCredentials::Any),
             service_exports: self.sharing.service_exports,
             catch_all_namespaces: catch_all.map_or(CatchAll::All, CatchAll::Only),
+            default_gateway_namespaces: self.default_gateway_namespaces.clone(),
             ignore_annotations: self.ignore_annotations.clone(),
             nginx_config_map: self.nginx_config_map.clone(),
             hsts: self.hsts,

@@ -25,7 +25,8 @@ pub(super) fn read(written: &str, problems: &mut Vec<String>) -> Option<u64> {
     bytes.filter(|bytes| *bytes > 0)
 }
 
-fn parse(written: &str) -> Option<u64> {
+/// Bytes with a unit.
+pub(super) fn parse(written: &str) -> Option<u64> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
     let found = units
         .iter()

@@ -19,6 +19,8 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(serve.listeners.https.to_string(), "0.0.0.0:8443");
     assert_eq!(serve.admin.to_string(), "127.0.0.1:9901");
     assert_eq!(serve.meaning.catch_all_namespaces, None);
+    let listed = serve.meaning.translate().default_gateway_namespaces;
+    assert!(listed.is_empty());
     assert_eq!(
         serve.meaning.translate().gateway_credentials,
         GatewayCredentials::Any
@@ -47,6 +49,13 @@ fn in_front_of_a_controller_owners_say_who_uses_secrets_unless_the_operator_does
         let serve = Serve::check(&raw(&[flag])).unwrap();
         assert_eq!(serve.meaning.translate().gateway_credentials, expected);
     }
+}
+
+#[test]
+fn the_operator_lists_the_namespaces_of_default_gateways() {
+    let serve = Serve::check(&raw(&["--default-gateway-namespaces=infra,,edge"])).unwrap();
+    let listed = serve.meaning.translate().default_gateway_namespaces;
+    assert!(listed.iter().eq(["edge", "infra"]));
 }
 
 #[test]
@@ -137,4 +146,27 @@ fn files_are_checked_and_explained_by_the_blocks_of_endpoints_that_are_given() {
     };
     let problem = Meaning::check(&wrong.meaning, &wrong.endpoints).unwrap_err();
     assert!(problem.to_string().contains("--endpoint-deny"), "{problem}");
+}
+
+#[test]
+fn records_go_to_one_place_in_a_format_that_is_known() {
+    let problem = |arguments: &[&str]| {
+        let checked = Serve::check(&raw(arguments));
+        checked
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    };
+    let collector = "--otlp=http://127.0.0.1:4318";
+    assert_eq!(problem(&[collector, "--access-log-otlp"]), "");
+    assert!(problem(&["--access-log-otlp"]).contains("needs --otlp"));
+    assert!(problem(&["--otlp=https://a"]).contains("--otlp"));
+    assert!(problem(&["--top-series=101"]).contains("--top-series is 101, over 100"));
+    assert!(problem(&["--access-log-format=%FOO%"]).contains("%FOO%"));
+    let settings = Serve::check(&raw(&[collector, "--access-log-otlp"])).expect("settings");
+    assert!(matches!(
+        settings.traffic.access_log,
+        AccessLog::Collector(_)
+    ));
+    assert!(settings.otlp.is_some_and(|otlp| otlp.lines.is_some()));
 }

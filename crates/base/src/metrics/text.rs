@@ -1,4 +1,4 @@
-//! The formats that scrapers accept: OpenMetrics, or the older text of Prometheus.
+//! The formats that scrapers accept: OpenMetrics, Prometheus' protobuf or its older text.
 
 use std::borrow::Cow;
 
@@ -9,24 +9,42 @@ pub enum Exposition {
     OpenMetrics,
     /// Prometheus' text format 0.0.4, which every scraper reads.
     Text,
+    /// Prometheus' protobuf, which alone has native histograms.
+    Protobuf,
 }
 
+/// The parameters of the protobuf that is written, without quotes and in lower case.
+const PROTOBUF_PARAMETERS: [&str; 2] = [
+    "proto=io.prometheus.client.metricfamily",
+    "encoding=delimited",
+];
+
 impl Exposition {
-    /// The one of the two that an `Accept` field prefers; the older where it names neither.
+    /// The one that an `Accept` field prefers; of several that it likes as much protobuf, then
+    /// OpenMetrics; the older text where it names none.
     pub fn accepted(accept: &str) -> Self {
-        let weight = |wanted: &str| {
+        let weight = |wanted: &str, parameters: &[&str]| {
             let ranges = accept.split(',').filter_map(|range| {
                 let mut parts = range.split(';').map(str::trim);
                 let is_wanted = parts.next()?.eq_ignore_ascii_case(wanted);
+                let has = |wanted: &&str| {
+                    let mut given = range.split(';').map(str::trim);
+                    given.any(|it| it.replace('"', "").eq_ignore_ascii_case(wanted))
+                };
                 let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
-                is_wanted.then(|| weight.unwrap_or(1.0_f32))
+                (is_wanted && parameters.iter().all(has)).then(|| weight.unwrap_or(1.0_f32))
             });
             ranges.fold(0.0, f32::max)
         };
-        let open = weight("application/openmetrics-text");
-        match open > 0.0 && open >= weight("text/plain") {
-            true => Exposition::OpenMetrics,
-            false => Exposition::Text,
+        let open = weight("application/openmetrics-text", &[]);
+        let protobuf = weight("application/vnd.google.protobuf", &PROTOBUF_PARAMETERS);
+        let text = weight("text/plain", &[]);
+        if protobuf > 0.0 && protobuf >= open && protobuf >= text {
+            Exposition::Protobuf
+        } else if open > 0.0 && open >= text {
+            Exposition::OpenMetrics
+        } else {
+            Exposition::Text
         }
     }
 
@@ -35,6 +53,10 @@ impl Exposition {
         match self {
             Exposition::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Exposition::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Exposition::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited"
+            }
         }
     }
 }
@@ -90,8 +112,15 @@ mod tests {
     fn what_is_accepted_decides_and_weights_are_read() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        let native = "application/vnd.google.protobuf;\
+                      proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+                      application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5";
+        let other = "application/vnd.google.protobuf;proto=another.Message;encoding=delimited,\
+                     text/plain;q=0.5";
         for (accept, expected) in [
             (prometheus, Exposition::OpenMetrics),
+            (native, Exposition::Protobuf),
+            (other, Exposition::Text),
             ("application/openmetrics-text", Exposition::OpenMetrics),
             ("", Exposition::Text),
             ("*/*", Exposition::Text),

@@ -131,7 +131,7 @@ const COUNTS: [Count; 6] = [
     ("bytes_encoded", |counts| counts.bytes_encoded),
 ];
 
-/// The count that a cluster alone has.
+/// The count of what is sent to a proxy, which a cluster and peers alone have.
 const BYTES_PER_PROXY: Count = ("bytes_per_proxy", |counts| counts.bytes_received);
 
 /// Headings of the table, with the widths of their columns.
@@ -230,6 +230,8 @@ impl Row {
     fn figures(&self) -> Figures<'_> {
         let samples = &self.samples;
         let counts: Vec<Count> = match &self.cluster {
+            // Of a peer nothing else is known.
+            None if self.source.is_peer() => vec![BYTES_PER_PROXY],
             None => COUNTS.into(),
             Some(_) => {
                 let counts = COUNTS.into_iter().filter(|it| it.0 != BYTES_ALLOCATED);

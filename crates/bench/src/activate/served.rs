@@ -4,10 +4,12 @@ mod beside;
 mod burst;
 mod churn;
 mod cluster;
+mod envoy;
 mod folder;
 mod inbox;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -20,6 +22,7 @@ use crate::cluster::parts::Home;
 use crate::domains::{Domain, Generator, Layout};
 use crate::probe::{Prober, Wanted};
 use cluster::InCluster;
+use envoy::{Driven, Told};
 use folder::Directory;
 use inbox::Inbox;
 
@@ -28,7 +31,7 @@ pub(crate) use cluster::ClusterFigures;
 
 /// The source of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Source {
     /// Files in a directory.
     Dir,
@@ -36,6 +39,20 @@ pub(super) enum Source {
     Inbox,
     /// Objects in a cluster, which a controller watches for a proxy.
     Kubernetes,
+    /// Envoy, which asks for certificates and hosts as clients name them.
+    EnvoyOnDemand,
+    /// Envoy, which is sent a listener with a filter chain for each domain.
+    EnvoyChains,
+}
+
+impl Source {
+    /// Whether another proxy serves.
+    pub(super) fn is_peer(self) -> bool {
+        match self {
+            Source::Dir | Source::Inbox | Source::Kubernetes => false,
+            Source::EnvoyOnDemand | Source::EnvoyChains => true,
+        }
+    }
 }
 
 /// A server of domains, and the way in which changes reach it.
@@ -106,6 +123,7 @@ pub(super) struct Served<'a> {
     prober: Prober,
     https: SocketAddr,
     layout: Layout,
+    is_peer: bool,
     start: Duration,
 }
 
@@ -125,7 +143,7 @@ impl<'a> Served<'a> {
     /// A process ended.
     pub(super) fn start(
         args: &ActivateArgs,
-        generator: &'a Generator,
+        generator: &'a Arc<Generator>,
         ground: Option<&'a mut Ground>,
         count: u64,
         bar: &ProgressBar,
@@ -147,6 +165,15 @@ impl<'a> Served<'a> {
                 let (world, start) = InCluster::start(args, ground, generator, count, bar)?;
                 (Box::new(world), Home::https(), start)
             }
+            (Source::EnvoyOnDemand | Source::EnvoyChains, _) => {
+                let told = match args.source == Source::EnvoyChains {
+                    true => Told::Chains,
+                    false => Told::OnDemand,
+                };
+                let started = Driven::start(told, args.workers, generator, layout, bar)?;
+                let (driven, https, start) = started;
+                (Box::new(driven), https, start)
+            }
         };
         Ok(Served {
             world,
@@ -154,6 +181,7 @@ impl<'a> Served<'a> {
             prober: Prober::new(https)?,
             https,
             layout,
+            is_peer: args.source.is_peer(),
             start,
         })
     }
@@ -198,7 +226,10 @@ impl<'a> Served<'a> {
     /// It does not in time, or a process ended.
     pub(super) fn remove(&mut self, domain: &Domain) -> anyhow::Result<Settled> {
         self.world.prepare_removal(domain)?;
-        let gone = self.generator.answer_after(self.layout.objects);
+        let gone = match self.is_peer {
+            true => Wanted::Refusal,
+            false => self.generator.answer_after(self.layout.objects),
+        };
         self.settle(&domain.host, gone)
     }
 

@@ -145,6 +145,19 @@ impl Events {
     /// # Errors
     /// The connection breaks.
     pub async fn next(&mut self) -> anyhow::Result<Option<Vec<String>>> {
+        let objects = self.next_objects().await?;
+        let name_of = |object: &Value| {
+            let name = object.pointer("/metadata/name")?.as_str()?;
+            Some(name.to_owned())
+        };
+        Ok(objects.map(|objects| objects.iter().filter_map(name_of).collect()))
+    }
+
+    /// Takes the objects themselves.
+    ///
+    /// # Errors
+    /// The connection breaks.
+    pub async fn next_objects(&mut self) -> anyhow::Result<Option<Vec<Value>>> {
         let Some(frame) = self.body.frame().await else {
             return Ok(None);
         };
@@ -156,11 +169,10 @@ impl Events {
         let rest = self.line.split_off(end + 1);
         let whole = std::mem::replace(&mut self.line, rest);
         let lines = whole.split(|&byte| byte == b'\n');
-        let names = lines.filter_map(|line| {
-            let event: Value = serde_json::from_slice(line).ok()?;
-            let name = event.pointer("/object/metadata/name")?.as_str()?;
-            Some(name.to_owned())
+        let objects = lines.filter_map(|line| {
+            let mut event: Value = serde_json::from_slice(line).ok()?;
+            Some(event.get_mut("object")?.take())
         });
-        Ok(Some(names.collect()))
+        Ok(Some(objects.collect()))
     }
 }

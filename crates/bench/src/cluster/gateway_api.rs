@@ -10,10 +10,10 @@ use crate::domains::{
 };
 
 /// The path of the API.
-pub(super) const API: &str = "/apis/gateway.networking.k8s.io/v1";
+pub(crate) const API: &str = "/apis/gateway.networking.k8s.io/v1";
 
 /// The variable of the file with the definitions.
-const DEFINITIONS: &str = "MYRIAD_GATEWAY_API_DEFINITIONS";
+pub(super) const DEFINITIONS: &str = "MYRIAD_GATEWAY_API_DEFINITIONS";
 
 /// The definitions that are needed.
 const NEEDED: [&str; 4] = ["gatewayclasses", "gateways", "listenersets", "httproutes"];
@@ -22,7 +22,7 @@ const NEEDED: [&str; 4] = ["gatewayclasses", "gateways", "listenersets", "httpro
 ///
 /// # Errors
 /// Nothing says where they are, or the API server refuses.
-pub(super) fn install() -> anyhow::Result<()> {
+pub(crate) fn install() -> anyhow::Result<()> {
     let file = std::env::var(DEFINITIONS).with_context(|| {
         format!(
             "{DEFINITIONS} is not set; `cargo xtask peer gateway-api-definitions` prints the path \
@@ -47,12 +47,12 @@ fn kubectl(arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 /// The path of all classes.
-pub(super) fn classes() -> String {
+pub(crate) fn classes() -> String {
     format!("{API}/gatewayclasses")
 }
 
 /// A class of this controller.
-pub(super) fn class(name: &str, controller: &str) -> Value {
+pub(crate) fn class(name: &str, controller: &str) -> Value {
     object("GatewayClass", name, json!({"controllerName": controller}))
 }
 
@@ -138,8 +138,8 @@ fn listener(name: &str, host: &str, secret: &str) -> Value {
     })
 }
 
-/// Kinds that come of definitions are named in the objects themselves.
-fn object(kind: &str, name: &str, spec: Value) -> Value {
+/// An object; kinds that come of definitions are named in the objects themselves.
+pub(crate) fn object(kind: &str, name: &str, spec: Value) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": kind,

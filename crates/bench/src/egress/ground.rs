@@ -179,7 +179,8 @@ impl Ground {
             try_join_all(connections.iter_mut().map(|it| it.run(warming))).await?;
             let (worked, begun) = (self.worked()?, Instant::now());
             let seen = try_join_all(connections.iter_mut().map(|it| it.run(time))).await?;
-            let (worked, took) = (self.worked()?.saturating_sub(worked), begun.elapsed());
+            let (after, took) = (self.worked()?, begun.elapsed());
+            let worked = [0, 1].map(|at| after[at].saturating_sub(worked[at]));
             let mut latency = Histogram::new(3)?;
             for one in &seen {
                 latency.add(one)?;
@@ -214,9 +215,12 @@ impl Ground {
         )
     }
 
-    /// Processor time of both proxies.
-    fn worked(&self) -> anyhow::Result<Duration> {
-        Ok(self.sidecar.processor_time()? + self.gateway.processor_time()?)
+    /// Processor time of the sidecar, and of the gateway.
+    fn worked(&self) -> anyhow::Result<[Duration; 2]> {
+        Ok([
+            self.sidecar.processor_time()?,
+            self.gateway.processor_time()?,
+        ])
     }
 
     async fn connect(&self) -> anyhow::Result<Database> {

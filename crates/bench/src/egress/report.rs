@@ -13,8 +13,8 @@ pub(super) struct Turn {
     pub latency: Histogram<u64>,
     /// How long it took.
     pub time: Duration,
-    /// Processor time of the proxies.
-    pub worked: Duration,
+    /// Processor time of the sidecar, and of the gateway.
+    pub worked: [Duration; 2],
 }
 
 /// One number of clients of one case.
@@ -30,6 +30,8 @@ pub(super) struct Row {
     p99_ms: f64,
     /// The processor time of the sidecar and the gateway together, for 1,000 requests.
     cpu_ms_per_1000: f64,
+    sidecar_cpu_ms_per_1000: f64,
+    gateway_cpu_ms_per_1000: f64,
 }
 
 impl Row {
@@ -38,6 +40,7 @@ impl Row {
         let latency = &turn.latency;
         let quantile = |share| thousandth(latency.value_at_quantile(share) as f64 / 1e6);
         let count = latency.len().max(1) as f64;
+        let [sidecar, gateway] = turn.worked.map(|it| it.as_secs_f64() * 1e6 / count);
         Row {
             case,
             clients,
@@ -47,7 +50,9 @@ impl Row {
             p90_ms: quantile(0.9),
             p95_ms: quantile(0.95),
             p99_ms: quantile(0.99),
-            cpu_ms_per_1000: thousandth(turn.worked.as_secs_f64() * 1e6 / count),
+            cpu_ms_per_1000: thousandth(sidecar + gateway),
+            sidecar_cpu_ms_per_1000: thousandth(sidecar),
+            gateway_cpu_ms_per_1000: thousandth(gateway),
         }
     }
 }
@@ -100,10 +105,12 @@ mod tests {
         let turn = Turn {
             latency,
             time: Duration::from_secs(2),
-            worked: Duration::from_millis(50),
+            worked: [20, 30].map(Duration::from_millis),
         };
         let row = Row::new(3, 1, &turn);
         assert_eq!((row.tps, row.cpu_ms_per_1000), (250.0, 100.0));
+        let apart = (row.sidecar_cpu_ms_per_1000, row.gateway_cpu_ms_per_1000);
+        assert_eq!(apart, (40.0, 60.0));
         assert!((row.p99_ms - 2.0).abs() < 0.01 && (row.avg_ms - 2.0).abs() < 0.01);
     }
 }

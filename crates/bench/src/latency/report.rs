@@ -29,6 +29,7 @@ pub(super) struct Row {
     /// Without any proxy.
     baseline_p50_ms: f64,
     baseline_p90_ms: f64,
+    baseline_p99_ms: f64,
     #[serde(flatten)]
     proxied: Option<Proxied>,
     /// The errors of all, the peer included.
@@ -42,8 +43,10 @@ pub(super) struct Row {
 struct Proxied {
     added_p50_ms: f64,
     added_p90_ms: f64,
+    added_p99_ms: f64,
     peer_added_p50_ms: Option<f64>,
     peer_added_p90_ms: Option<f64>,
+    peer_added_p99_ms: Option<f64>,
     /// Ours by the peer's.
     ratio_p50: Option<f64>,
     /// The same at p90.
@@ -97,6 +100,7 @@ impl Row {
             services: args.services,
             baseline_p50_ms: thousandth(direct.quantile_ms(0.5)),
             baseline_p90_ms: thousandth(direct.quantile_ms(0.9)),
+            baseline_p99_ms: thousandth(direct.quantile_ms(0.99)),
             proxied: ours.map(|ours| Proxied::new(direct, ours, sides.get(1))),
             errors: all().map(|seen| seen.errors).sum(),
             last_error: all().find_map(|seen| seen.last_error.clone()),
@@ -109,15 +113,18 @@ impl Proxied {
         let added = |side: &Side, share| side.seen.quantile_ms(share) - direct.quantile_ms(share);
         let by = |ours: f64, peer: Option<f64>| peer.map(|peer| thousandth(ours / peer));
         let of_peer = |figure: &dyn Fn(&Side) -> f64| peer.map(figure);
-        let [p50, p90] = [0.5, 0.9].map(|share| added(ours, share));
-        let [peer_p50, peer_p90] = [0.5, 0.9].map(|share| of_peer(&|it| added(it, share)));
+        let shares = [0.5, 0.9, 0.99];
+        let [p50, p90, p99] = shares.map(|share| added(ours, share));
+        let [peer_p50, peer_p90, peer_p99] = shares.map(|share| of_peer(&|it| added(it, share)));
         let cpu = ours.cpu_ms_per_1000();
         let peer_cpu = of_peer(&Side::cpu_ms_per_1000);
         Proxied {
             added_p50_ms: thousandth(p50),
             added_p90_ms: thousandth(p90),
+            added_p99_ms: thousandth(p99),
             peer_added_p50_ms: peer_p50.map(thousandth),
             peer_added_p90_ms: peer_p90.map(thousandth),
+            peer_added_p99_ms: peer_p99.map(thousandth),
             ratio_p50: by(p50, peer_p50),
             ratio: by(p90, peer_p90),
             cpu_ms_per_1000: thousandth(cpu),
@@ -215,6 +222,8 @@ mod tests {
         close(figures.added_p50_ms, 10.0);
         close(figures.added_p90_ms, 10.0);
         close(figures.peer_added_p90_ms.unwrap(), 20.0);
+        close(figures.added_p99_ms, 10.0);
+        close(figures.peer_added_p99_ms.unwrap(), 20.0);
         close(figures.ratio.unwrap(), 0.5);
         // 5 ms for 100 requests.
         assert_eq!(figures.cpu_ms_per_1000, 50.0);

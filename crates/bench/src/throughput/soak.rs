@@ -63,6 +63,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The short form.
 const SHORT: Duration = Duration::from_secs(3);
 
+/// How many looks are shown.
+const LOOKS_SHOWN_MAX: usize = 200;
+
 /// How long descriptors may take to be closed behind the last client.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -86,8 +89,11 @@ struct Report {
     rss_begin_mib: f64,
     rss_end_mib: f64,
     rss_max_mib: f64,
-    /// The slope of the line through all looks.
+    /// The slope of the line through all looks, and its standard error.
     slope_mib_per_hour: f64,
+    slope_error_mib_per_hour: f64,
+    /// Minutes and memory of some looks, evenly spread.
+    looks_mib: Vec<(f64, f64)>,
     /// Before the first client and behind the last one. Pooled connections to the endpoint may
     /// stay open.
     descriptors_begin: usize,
@@ -180,6 +186,8 @@ fn soak(args: &SoakArgs, ground: &Ground, subject: &Subject) -> anyhow::Result<R
         rss_end_mib: tenth(mib(looks.get(looks.len() - fifth..).unwrap_or_default())),
         rss_max_mib: tenth(looks.iter().map(|(_, mib)| *mib).fold(0.0, f64::max)),
         slope_mib_per_hour: tenth(slope(&looks)),
+        slope_error_mib_per_hour: tenth(slope_error(&looks)),
+        looks_mib: some_of(&looks),
         descriptors_begin,
         descriptors_end: descriptors(subject)?,
         last_error: ended.into_iter().find_map(|it| it.seen.last_error),
@@ -279,9 +287,57 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     both.sum::<f64>() / squares.sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
+/// The standard error of that slope, from how far the points lie off the line.
+fn slope_error(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    if count <= 2.0 {
+        return 0.0;
+    }
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y, slope) = (mean(|point| point.0), mean(|point| point.1), slope(points));
+    let off = |point: &(f64, f64)| (point.1 - y - slope * (point.0 - x)).powi(2);
+    let off = points.iter().map(off).sum::<f64>();
+    let squares = points
+        .iter()
+        .map(|point| (point.0 - x).powi(2))
+        .sum::<f64>();
+    (off / (count - 2.0) / squares.max(f64::MIN_POSITIVE)).sqrt()
+}
+
+/// Looks for a plot: minutes instead of hours.
+fn some_of(looks: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let step = looks.len().div_ceil(LOOKS_SHOWN_MAX).max(1);
+    let some = looks.iter().step_by(step);
+    some.map(|&(hours, mib)| ((hours * 6_000.0).round() / 100.0, tenth(mib)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slope_has_no_error_on_a_line_and_one_beside_it() {
+        let line: Vec<(f64, f64)> = (0..10).map(|x| (f64::from(x), f64::from(x))).collect();
+        assert!(slope_error(&line).abs() < 1e-9);
+        // Residuals of 1/3, -2/3 and 1/3: the root of 6/9, by a degree of freedom, over 2.
+        let bent = [(0.0, 1.0), (1.0, 0.0), (2.0, 1.0)];
+        assert!((slope_error(&bent) - (1.0_f64 / 3.0).sqrt()).abs() < 1e-9);
+        assert!(slope_error(&bent[..2]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_plot_has_some_of_many_looks() {
+        let looks: Vec<(f64, f64)> = (0..1_000).map(|at| (f64::from(at) / 60.0, 20.0)).collect();
+        let some = some_of(&looks);
+        assert!(
+            (100..=LOOKS_SHOWN_MAX).contains(&some.len()),
+            "{}",
+            some.len()
+        );
+        assert_eq!(some[1].0, 5.0);
+        assert!(some_of(&[]).is_empty());
+    }
 
     #[test]
     fn a_line_has_its_slope_and_a_row_its_middle() {

@@ -178,6 +178,7 @@ fn commit(proxy: &mut ClientSession, sent: &[(&Sealed, u32)]) -> Vec<(String, St
         position: None,
         root: Bytes::copy_from_slice(&[0; 16]),
         confirmed: false,
+        noticed_micros: 0,
     };
     let Received::Apply(delivery) = tell(proxy, from_server::Body::Commit(end)) else {
         panic!("not a commit")

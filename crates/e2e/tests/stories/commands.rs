@@ -130,7 +130,7 @@ async fn wrong_settings_are_all_named_at_once() {
 }
 
 /// Runs a command that asks a world; gives its exit code and what it prints.
-async fn ask(world: &World, arguments: &[&str]) -> (Option<i32>, String) {
+pub(super) async fn ask(world: &World, arguments: &[&str]) -> (Option<i32>, String) {
     let output = myriad()
         .args(arguments)
         .arg(format!("--admin={}", world.admin_address()))

@@ -128,7 +128,17 @@ async fn a_key_shows_up_on_no_page() {
     let world = World::serve_with(authority, &files, &[]).await;
     let findings = world.findings().await;
     assert!(findings.len() >= 4, "each is a finding: {findings:?}");
-    for page in ["/config", "/metrics", "/"] {
+    for page in [
+        "/config",
+        "/metrics",
+        "/",
+        "/history",
+        "/history/entry?number=1",
+        "/why?host=a.test",
+        "/status",
+        "/top",
+        "/traces",
+    ] {
         let body = world.admin(page).await.body;
         assert!(
             !body.contains(CANARY) && !body.contains(&line),

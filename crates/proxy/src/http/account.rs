@@ -25,9 +25,11 @@ use crate::route::entry::RouteEntry;
 use crate::route::tables::Tables;
 use crate::telemetry::access_log::AccessLogLine;
 use crate::telemetry::count::Count;
+use crate::telemetry::live_trace::{LiveRecord, TraceEnd, TraceSubject, TracedRequest};
 use crate::telemetry::recording::{AskedTags, Recording};
 use crate::telemetry::request_id::{RequestId, RequestIds};
 use crate::telemetry::standard::{Book, Labels, Reporter};
+use crate::telemetry::top::TopRequest;
 use crate::telemetry::workloads::WorkloadId;
 use crate::upstream::entry::UpstreamEntry;
 
@@ -69,6 +71,10 @@ pub struct RequestAccount {
     reporter: Reporter,
     /// The workload at the other end.
     met: WorkloadId,
+    /// The route that it took.
+    route: Option<RouteEntry>,
+    /// The record of it that somebody asked for; nearly always none.
+    record: Option<LiveRecord>,
     /// Its id.
     id: RequestId,
     /// The form of a page that its client would read.
@@ -89,7 +95,7 @@ impl RequestAccount {
         visit: &DownstreamConnection,
         head: &Head<'_>,
     ) -> Self {
-        let recording = tables.recording();
+        let recording = worker.local.recording(tables.recording());
         let mut account = RequestAccount::start(worker, recording, visit, head.version);
         account.trace = recording.and_then(|recording| {
             let tracing = recording.told.tracing.as_ref()?;
@@ -104,6 +110,9 @@ impl RequestAccount {
         account.form = Form::of(head);
         let version = account.trace.map_or(PLAIN, |trace| trace.id_version);
         account.id = request_id(worker, head, version);
+        if worker.local.live_traces.is_asked() {
+            account.begin_record(worker, visit, head);
+        }
         if let Some(labels) = &mut account.labels {
             labels.protocol = protocol(head);
             let [of_method, of_scheme, ..] = &mut labels.tags;
@@ -144,7 +153,8 @@ impl RequestAccount {
     /// A request whose head was refused.
     pub fn begin_unread(worker: &Worker, visit: &DownstreamConnection, version: Version) -> Self {
         let tables = worker.tables.load();
-        let mut account = RequestAccount::start(worker, tables.recording(), visit, version);
+        let recording = worker.local.recording(tables.recording());
+        let mut account = RequestAccount::start(worker, recording, visit, version);
         account.id = RequestId::made(trace::wide(&worker.local.dice), PLAIN);
         if let Some(line) = &mut account.line {
             line.request_id = account.id.text(&mut [0; 36]).into();
@@ -189,11 +199,41 @@ impl RequestAccount {
             book: None,
             reporter: Reporter::Source,
             met: WorkloadId::UNKNOWN,
+            route: None,
+            record: None,
             id: RequestId::NONE,
             form: Form::Text,
             held: None,
             tunnel: None,
             running: Vec::new(),
+        }
+    }
+
+    /// Begins the record that somebody may have asked for.
+    #[cold]
+    fn begin_record(&mut self, worker: &Worker, visit: &DownstreamConnection, head: &Head<'_>) {
+        let mut room = [0; 36];
+        let subject = TraceSubject {
+            request_id: self.id.text(&mut room),
+            scheme: head.scheme,
+            client: visit.client,
+            listener: &visit.listener,
+        };
+        let traced = worker.local.live_traces.begin(head, &subject);
+        self.record = traced.map(LiveRecord::new);
+    }
+
+    /// The record of the request that somebody asked for.
+    #[inline]
+    pub fn record(&self) -> Option<&TracedRequest> {
+        self.record.as_ref().map(LiveRecord::traced)
+    }
+
+    /// The request waits from now on.
+    #[inline]
+    pub fn wait(&self, what: &'static str) {
+        if let Some(record) = self.record() {
+            record.wait(what);
         }
     }
 
@@ -234,6 +274,10 @@ impl RequestAccount {
 
     /// The route that was taken.
     pub fn set_route(&mut self, route: &RouteEntry) {
+        self.route = Some(route.clone());
+        if let (Some(record), Some(origin)) = (self.record(), route.origin()) {
+            record.set_route(&origin.to_string());
+        }
         if let Some(line) = &mut self.line {
             line.origin = route.origin().cloned();
         }
@@ -250,14 +294,26 @@ impl RequestAccount {
     pub fn set_endpoint(&mut self, local: &Local, upstream: &UpstreamEntry, target: &Endpoint) {
         self.set_upstream(local, upstream);
         self.set_met(target);
+        if let Some(record) = self.record() {
+            record.begin_try(&upstream.name, target.address);
+        }
         if let Some(line) = &mut self.line {
             line.upstream = Some(upstream.name.clone());
             line.endpoint = Some(target.address);
         }
     }
 
+    /// Notes a connection to the endpoint.
+    pub fn set_connected(&mut self, target: &Endpoint, is_reused: bool) {
+        self.set_met(target);
+        if let Some(record) = self.record() {
+            record.connected(is_reused);
+            record.wait("the endpoint's answer");
+        }
+    }
+
     /// Notes the identity of the endpoint, as its last handshake has shown it.
-    pub fn set_met(&mut self, target: &Endpoint) {
+    fn set_met(&mut self, target: &Endpoint) {
         if self.reporter == Reporter::Source {
             self.met = target.met();
         }
@@ -266,10 +322,28 @@ impl RequestAccount {
     /// Tells what became of the request.
     pub fn finish(self, worker: &Worker) {
         let counts = &worker.local.counts;
+        if let Some(record) = self.record() {
+            record.finish(&TraceEnd {
+                status: self.status,
+                failure: self.failure,
+                bytes_received: self.bytes_received,
+                bytes_sent: self.bytes_sent,
+            });
+        }
         if let Some(kind) = self.failure {
             counts.add_failure(kind);
         }
-        let duration = clock::now().duration_since(self.started);
+        let now = clock::now();
+        let duration = now.duration_since(self.started);
+        if let Some((origin, host)) = self.route.as_ref().and_then(RouteEntry::owner) {
+            counts.top.note_request(&TopRequest {
+                origin,
+                host,
+                status: self.status,
+                bytes: self.bytes_received.saturating_add(self.bytes_sent),
+                now,
+            });
+        }
         if self.status != 0 {
             counts.add_status(self.status);
             counts.latency.add(self.status, duration);

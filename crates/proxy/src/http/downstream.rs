@@ -158,11 +158,14 @@ impl<D: Downstream> RequestTurn<'_, D> {
     async fn wait(&mut self, waits: PlanWaits, plan: Plan) -> Plan {
         let PlanWaits { hold, check, delay } = waits;
         let mut decided = Decided { plan, delay, hold };
+        self.account
+            .wait("a password, or a service that the route has asked");
         if decided.is_released(self.client).await
             && let Some(check) = check
         {
             let (worker, client, deadline) = (self.worker, &mut *self.client, self.deadline);
             let account = &mut *self.account;
+            account.wait("the providers that are asked");
             let changed = &mut decided;
             settle(
                 worker, self.visit, check, changed, client, account, deadline,
@@ -172,6 +175,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
             decided.is_released(self.client).await;
         }
         if !decided.delay.is_zero() {
+            self.account.wait("a delay on purpose");
             tokio::time::sleep(decided.delay).await;
         }
         decided.plan
@@ -244,6 +248,7 @@ impl<D: Downstream> RequestTurn<'_, D> {
         self.account.status = answer.status;
         self.client.hold(answer.memory(), 0);
         self.client.begin_answer(answer);
+        self.account.wait("the client to take the proxy's answer");
         let mut standing = Standing::of_answer(space);
         let limits = &self.worker.local.limits;
         self.deadline.set(limits.write_timeout);

@@ -27,6 +27,7 @@ use crate::policy::cors::Additions;
 use crate::policy::header::Edits;
 use crate::policy::hops;
 use crate::route::entry::RouteEntry;
+use crate::telemetry::live_trace::TracedRequest;
 use crate::upstream::dial::Credentials;
 use crate::upstream::entry::UpstreamEntry;
 
@@ -123,6 +124,8 @@ pub struct Forward {
     pub is_copied: Cell<bool>,
     /// Whether this is such a copy.
     pub is_copy: bool,
+    /// The record of the request that somebody asked for; nearly always none.
+    pub record: Option<TracedRequest>,
     /// Its place among answers that are there at once. It is here since this has a box, and a
     /// client's connection has little room.
     pub turn: Cell<AnswerWait>,

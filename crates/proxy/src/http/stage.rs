@@ -45,6 +45,7 @@ mod forward;
 mod gather;
 mod hsts;
 mod inquiry;
+mod live;
 mod misdirected;
 mod passwords;
 pub mod processors;
@@ -58,6 +59,7 @@ mod tokens;
 use dry_run::StageVerdict;
 use external::Check;
 use inquiry::Granted;
+use live::{Told, Unseen, Witness};
 
 /// One stage of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -528,8 +530,22 @@ fn run<'a>(
     scene: &Scene<'a>,
     serving: &mut Serving<'_>,
 ) -> Decided {
+    match serving.account.record().map(|it| Told::new(it, scene)) {
+        None => run_seen(stages, request, scene, serving, &mut Unseen),
+        Some(mut told) => run_seen(stages, request, scene, serving, &mut told),
+    }
+}
+
+#[inline]
+fn run_seen<'a>(
+    stages: &[Stage],
+    request: &mut RequestState<'a, '_>,
+    scene: &Scene<'a>,
+    serving: &mut Serving<'_>,
+    witness: &mut impl Witness,
+) -> Decided {
     for stage in stages {
-        let plan = match stage.apply(request, scene, serving) {
+        let plan = match witness.apply(*stage, request, scene, serving) {
             Ok(Flow::Continue) => continue,
             Ok(Flow::Answer(answer)) => Plan::Answer(answer),
             Ok(Flow::Forward(forward)) => Plan::Forward(forward),

@@ -35,6 +35,7 @@ use crate::random::rng::Rng;
 use crate::route::tables::Tables;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::count::Counts;
+use crate::telemetry::live_trace::LiveTraces;
 use crate::telemetry::request_id::RequestIds;
 use crate::telemetry::standard::Library;
 use crate::tls::accept::Handshakes;
@@ -106,6 +107,7 @@ pub(super) struct Setup {
     pub counts_all: bool,
     pub spans: Spans,
     pub access_log: AccessLogWriter,
+    pub live_traces: LiveTraces,
     pub logs_all: bool,
     pub trusted_hops: usize,
     /// The treatment of clients' request ids.
@@ -269,6 +271,7 @@ fn local(number: usize, setup: &Setup) -> Local {
         counts: setup.counts.clone(),
         dice: Rng::new(seed),
         access_log: setup.access_log.clone(),
+        live_traces: setup.live_traces.clone(),
         logs_all: setup.logs_all,
         trusted_hops: setup.trusted_hops,
         request_ids: setup.request_ids,

@@ -58,6 +58,7 @@ impl StreamAccount {
         sni: Option<&str>,
         entry: &StreamRouteEntry,
     ) -> Self {
+        let recording = local.recording(recording);
         let has_logs = recording.and_then(|recording| recording.has_logs());
         let line = has_logs.unwrap_or(local.logs_all).then(|| {
             let resource = entry.sealed().resource();

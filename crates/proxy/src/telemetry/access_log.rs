@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::queue::{QueueRoom, QueuedBytes};
 
-pub use line::{AccessLogLine, DATAGRAMS, STREAM, hex};
+pub use line::{AccessLogLine, DATAGRAMS, STREAM, SharedRecording, hex};
 
 /// The most lines that wait for the writer.
 const WAITING_MAX: usize = 16_384;
@@ -33,6 +33,8 @@ const SETTLING: Duration = Duration::from_secs(1);
 pub struct AccessLogWriter {
     lines: Arc<OnceLock<SyncSender<Entry>>>,
     room: QueueRoom,
+    /// The format of the proxy's setting, as a recording; none for the proxy's own.
+    recording: Option<SharedRecording>,
 }
 
 /// A message to the writer.
@@ -43,6 +45,19 @@ enum Entry {
 }
 
 impl AccessLogWriter {
+    /// One whose lines have the first format of a recording where nothing else is said.
+    pub fn of_format(recording: SharedRecording) -> Self {
+        AccessLogWriter {
+            recording: Some(recording),
+            ..AccessLogWriter::default()
+        }
+    }
+
+    /// The recording that holds where nothing else is said; none for the proxy's own format.
+    pub fn recording(&self) -> Option<&SharedRecording> {
+        self.recording.as_ref()
+    }
+
     /// Starts the writer, unless it runs. It ends when the last of these is dropped.
     ///
     /// # Errors
@@ -52,9 +67,10 @@ impl AccessLogWriter {
             return Ok(());
         }
         let (lines, waiting) = sync_channel(WAITING_MAX);
+        let own = self.recording.clone();
         std::thread::Builder::new()
             .name("access-log".to_owned())
-            .spawn(move || write_all(&waiting, out))?;
+            .spawn(move || write_all(&waiting, out, own.as_ref()))?;
         // There is one who opens.
         let _ = self.lines.set(lines);
         Ok(())
@@ -81,14 +97,14 @@ impl AccessLogWriter {
     }
 }
 
-fn write_all(waiting: &Receiver<Entry>, out: Box<dyn Write + Send>) {
+fn write_all(waiting: &Receiver<Entry>, out: Box<dyn Write + Send>, own: Option<&SharedRecording>) {
     let mut out = BufWriter::with_capacity(64 << 10, out);
     let mut lines = LineFormatter::default();
     while let Ok(first) = waiting.recv() {
         let (mut next, mut written) = (Some(first), 0);
         while let Some(entry) = next {
             match entry {
-                Entry::Line(line, _room) => write_line(&line, &mut lines, &mut out),
+                Entry::Line(line, _room) => write_line(&line, own, &mut lines, &mut out),
                 Entry::Settle(settled) => {
                     let _ = out.flush();
                     // Whoever asked may not wait any more.
@@ -114,10 +130,20 @@ fn gather() {
 }
 
 /// Writes a line. Errors are ignored: a closed log is no reason to stop requests.
-fn write_line(line: &AccessLogLine, lines: &mut LineFormatter, out: &mut dyn Write) {
+fn write_line(
+    line: &AccessLogLine,
+    own: Option<&SharedRecording>,
+    lines: &mut LineFormatter,
+    out: &mut dyn Write,
+) {
     let Some((recording, takers)) = &line.recording else {
-        lines.text.clear();
-        format_own(line, &mut lines.text);
+        match own.and_then(|own| own.logs().first()) {
+            Some(log) => lines.format(log, line),
+            None => {
+                lines.text.clear();
+                format_own(line, &mut lines.text);
+            }
+        }
         let _ = out.write_all(lines.text.as_bytes());
         return;
     };
@@ -315,7 +341,9 @@ mod tests {
     use std::time::Duration;
 
     use myriad_base::clock;
+    use myriad_model::{AccessLog, Attribute, FormatPart, LogFormat, LogSink, Telemetry};
 
+    use super::super::recording::Recording;
     use super::{AccessLogLine, AccessLogWriter, GATHERING, format_own};
 
     /// Counts how often it is written to, and what.
@@ -361,6 +389,45 @@ mod tests {
             writes as u128 <= turns + 2,
             "{writes} writes in {turns} turns"
         );
+    }
+
+    #[tokio::test]
+    async fn lines_have_the_format_of_the_setting_where_nothing_else_is_said() {
+        let format = LogFormat::Text(
+            vec![
+                FormatPart::Value {
+                    attribute: Attribute::Status,
+                    bytes_max: 0,
+                },
+                FormatPart::Text("!\n".into()),
+            ]
+            .into(),
+        );
+        let log = AccessLog {
+            sink: LogSink::Output,
+            format,
+            filter: None,
+        };
+        let told = Telemetry {
+            logs: Some(vec![log].into()),
+            ..Telemetry::default()
+        };
+        let recording = Arc::new(Recording::new(&told).unwrap());
+        let access_log = AccessLogWriter::of_format(recording.clone());
+        let paper = Paper::default();
+        access_log.open(Box::new(paper.clone())).unwrap();
+        // With headers for its format, or without where another recording says nothing of logs.
+        for recording in [Some((recording, 0)), None] {
+            let mut line = Box::new(AccessLogLine {
+                status: 204,
+                recording,
+                ..AccessLogLine::new("https".into(), ([192, 0, 2, 1], 1).into())
+            });
+            assert!(line.find_takers(true));
+            assert!(access_log.write(line));
+        }
+        access_log.settle().await;
+        assert_eq!(paper.0.lock().unwrap().1, "204!\n204!\n");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::latency::Latency;
+use super::top::TopDomains;
 use crate::codec::body::MalformedMessage;
 use crate::failure::FailureKind;
 use crate::limits::Reached;
@@ -211,6 +212,8 @@ pub struct Counts {
     row: [AtomicU64; COUNTS + FAILURES + REACHED],
     /// How long requests took.
     pub latency: Arc<Latency>,
+    /// Which domains and objects they are of.
+    pub top: Arc<TopDomains>,
 }
 
 impl Counts {
@@ -219,6 +222,7 @@ impl Counts {
         Counts {
             row: std::array::from_fn(|_| AtomicU64::new(0)),
             latency: Arc::default(),
+            top: Arc::default(),
         }
     }
 
@@ -301,12 +305,13 @@ mod tests {
     use super::{Count, Counts, register};
     use crate::failure::FailureKind;
     use crate::limits::Reached;
+    use crate::telemetry::top::TopSeries;
 
     #[test]
     fn rows_of_workers_are_summed() {
         let metrics = Metrics::new();
         let rows = [Arc::new(Counts::new()), Arc::new(Counts::new())];
-        register(&metrics, &rows);
+        register(&metrics, &rows, TopSeries::default());
         rows[0].add(Count::Accepted);
         rows[1].add(Count::Accepted);
         rows[1].add_status(503);
@@ -327,7 +332,7 @@ mod tests {
     fn each_limit_has_its_own_number_and_label() {
         let metrics = Metrics::new();
         let row = Arc::new(Counts::new());
-        register(&metrics, std::slice::from_ref(&row));
+        register(&metrics, std::slice::from_ref(&row), TopSeries::default());
         for (number, limit) in Reached::ALL.into_iter().enumerate() {
             assert_eq!(limit as usize, number);
             (0..=number).for_each(|_| row.add_reached(limit));

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use myriad_model::{ClientAuth, ClientAuthMode, Name, TlsSettings};
+use myriad_model::{ClientAuth, ClientAuthMode, Host, Name, TlsSettings};
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::net::TcpStream;
 use tokio::time::error::Elapsed;
@@ -144,6 +144,8 @@ struct Choice {
     by_domain: bool,
     /// The domain that the handshake counts for.
     owner: Owner,
+    /// Its host, where the certificate is that of a domain.
+    host: Option<Host>,
     /// The trust domains of peers, where certificate and authorities are those of the mesh.
     mesh: Option<Arc<[Box<str>]>>,
 }
@@ -227,10 +229,8 @@ impl Handshakes {
             choice.owner = stream_route.owner(arrival.listener);
             choice.require_certificate();
         }
-        let speaks = match stream_route {
-            Some(_) => Speaks::Anything,
-            None => Speaks::Http,
-        };
+        let streamed = stream_route.as_ref().map(|_| Speaks::Anything);
+        let speaks = streamed.unwrap_or(Speaks::Http);
         self.answer(tcp, hello, choice, speaks, stream_route, gate)
             .await
     }
@@ -359,6 +359,7 @@ impl Handshakes {
             settings: settings.clone(),
             clients,
             by_domain: domain.is_some(),
+            host: domain.map(|domain| domain.host.clone()),
             owner: owner.unwrap_or_default(),
             mesh,
         })
@@ -374,6 +375,7 @@ impl Handshakes {
             clients: Some(mesh_clients(identity)),
             by_domain: false,
             owner: Owner::default(),
+            host: None,
             mesh: Some(identity.trust_domains.clone()),
         })
     }
@@ -506,6 +508,9 @@ impl Choice {
             Some(HandshakeKind::Resumed) => Count::HandshakeResumed,
             _ => Count::HandshakeFull,
         });
+        if let Some(host) = &self.host {
+            counts.top.note_handshake(host);
+        }
         let version = match tls.version() {
             Some(ProtocolVersion::TLSv1_2) => "1.2",
             _ => "1.3",

@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use myriad_base::clock::Instant;
+
 use super::draft::Draft;
 use super::file::{Disk, Files};
 use super::index::Index;
@@ -31,6 +33,8 @@ pub(super) struct Job {
     drafts: Vec<Draft>,
     /// How many of them are of files that were not known.
     new_files: usize,
+    /// When the events were noticed that it follows from.
+    pub(super) noticed: Option<Instant>,
 }
 
 /// The knowledge by which files are read.
@@ -52,6 +56,7 @@ impl Job {
             paths,
             drafts: Vec::new(),
             new_files: 0,
+            noticed: None,
         }
     }
 

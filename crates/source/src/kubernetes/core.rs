@@ -94,6 +94,8 @@ pub(super) struct Core {
     asked_at: Option<Instant>,
     findings: Findings,
     changes: Vec<Change>,
+    /// The writers of objects among them, where that is known.
+    writers: Vec<(ObjectKey, Arc<str>)>,
     was_listed: bool,
     /// Whether the version has moved without a change.
     has_moved: bool,
@@ -122,6 +124,7 @@ impl Core {
             asked_at: None,
             findings,
             changes: Vec::new(),
+            writers: Vec::new(),
             was_listed: false,
             has_moved: false,
         }
@@ -254,6 +257,19 @@ impl Core {
                 self.findings.set(self.scope.kind, &head.id, problem);
                 self.known.entry(head.id).or_insert(known);
             }
+        }
+    }
+
+    /// Notes who wrote the object that was put last, if that is this one and was no part of a list.
+    pub(super) fn attribute(&mut self, id: &str, writer: impl FnOnce() -> Option<Arc<str>>) {
+        if self.is_listing() {
+            return;
+        }
+        if let Some(Change::Put(object)) = self.changes.last()
+            && **object.key().id() == *id
+            && let Some(writer) = writer()
+        {
+            self.writers.push((object.key().clone(), writer));
         }
     }
 
@@ -437,6 +453,7 @@ impl Core {
             version: self.version,
             is_listed: self.is_listed,
             infers: std::mem::take(&mut self.infers),
+            writers: std::mem::take(&mut self.writers),
         })
     }
 

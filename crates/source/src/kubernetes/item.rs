@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 
 use super::pace::Label;
 
+/// The most letters of the name of a writer.
+const WRITER_LETTERS_MAX: usize = 128;
+
 /// Marks the bookmark that ends the initial events of a streaming list (KEP-3157).
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
@@ -159,6 +162,18 @@ pub(super) fn read_bookmark(json: &str) -> Result<Bookmark, String> {
     })
 }
 
+/// Reads who wrote an object last, of those who write more than its status; none where it does not
+/// say.
+pub(super) fn read_writer(json: &str) -> Option<Arc<str>> {
+    let written: Written<'_> = serde_json::from_str(json).ok()?;
+    let managers = written.metadata?.managed_fields.into_iter();
+    let managers = managers.filter(|it| it.subresource.as_deref().is_none_or(str::is_empty));
+    // They are in the form 2026-01-31T12:00:00Z, and compare as texts.
+    let last = managers.max_by(|one, other| one.time.cmp(&other.time))?;
+    let name: String = last.manager.chars().take(WRITER_LETTERS_MAX).collect();
+    (!name.is_empty()).then(|| name.into())
+}
+
 /// Decodes an object into the trimmed type.
 ///
 /// # Errors
@@ -182,6 +197,31 @@ fn describe(error: serde_json::Error) -> String {
     let text = error.to_string();
     let end = text.rfind(" at line ").unwrap_or(text.len());
     text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// An object of which nothing is read but who wrote it.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<WrittenMetadata<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata<'a> {
+    #[serde(borrow, default)]
+    managed_fields: Vec<Manager<'a>>,
+}
+
+/// One entry of `managedFields`.
+#[derive(Deserialize)]
+struct Manager<'a> {
+    #[serde(borrow, default)]
+    manager: Cow<'a, str>,
+    #[serde(borrow, default)]
+    time: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    subresource: Option<Cow<'a, str>>,
 }
 
 /// An object whose fields were hashed as they stand: the server writes equal content alike.
@@ -293,7 +333,9 @@ fn add(hasher: &mut blake3::Hasher, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bookmark, decode, read_bookmark, read_head, read_label};
+    use super::{
+        Bookmark, WRITER_LETTERS_MAX, decode, read_bookmark, read_head, read_label, read_writer,
+    };
     use myriad_api::ObjectKind;
 
     const INGRESS: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7",
@@ -432,5 +474,26 @@ mod tests {
         assert!(!text.contains("canary"), "{text}");
         assert!(read_head(ObjectKind::Ingress, "{}").is_err());
         assert!(read_head(ObjectKind::Ingress, "[").is_err());
+    }
+
+    #[test]
+    fn the_writer_is_who_wrote_last_and_not_who_wrote_the_status() {
+        let written = |fields: &str| {
+            let json = format!(r#"{{"metadata":{{"name":"a","managedFields":{fields}}}}}"#);
+            read_writer(&json).map(|it| it.to_string())
+        };
+        let fields = r#"[
+            {"manager":"helm","operation":"Update","time":"2026-01-31T12:00:00Z"},
+            {"manager":"kubectl-edit","time":"2026-01-31T14:03:00Z","fieldsV1":{"f:spec":{}}},
+            {"manager":"myriad","time":"2026-01-31T15:00:00Z","subresource":"status"},
+            {"manager":"first","time":"2025-01-31T12:00:00Z"}]"#;
+        assert_eq!(written(fields).as_deref(), Some("kubectl-edit"));
+        for nobody in ["[]", "null", "7", r#"[{"operation":"Update"}]"#] {
+            assert_eq!(written(nobody), None, "{nobody}");
+        }
+        let long = "é".repeat(10_000);
+        let found = written(&format!(r#"[{{"manager":"{long}"}}]"#));
+        assert_eq!(found.map(|it| it.chars().count()), Some(WRITER_LETTERS_MAX));
+        assert_eq!(read_writer("{}"), None);
     }
 }

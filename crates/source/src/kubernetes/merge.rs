@@ -1,6 +1,8 @@
 //! Joins what the watches see into batches, and keeps the gate until all have listed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use myriad_api::{Batch, Change, ObjectKey, ObjectKind, Report};
 
@@ -22,8 +24,11 @@ pub(super) struct Merge {
     reports: Vec<Report>,
     is_synced: bool,
     infers: bool,
+    writers: Vec<(ObjectKey, Arc<str>)>,
     /// Whether a position has moved that nobody was told yet.
     has_moved: bool,
+    /// When the first of the changes came.
+    noticed: Option<Instant>,
 }
 
 impl Merge {
@@ -41,7 +46,9 @@ impl Merge {
             reports: Vec::new(),
             is_synced: false,
             infers: false,
+            writers: Vec::new(),
             has_moved: false,
+            noticed: None,
         }
     }
 
@@ -50,14 +57,18 @@ impl Merge {
         self.changes.len()
     }
 
-    /// Takes what the watch with this number has seen.
-    pub(super) fn add(&mut self, watch: usize, output: Output) {
+    /// Takes what the watch with this number has seen, and when it did.
+    pub(super) fn add(&mut self, watch: usize, output: Output, noticed: Option<Instant>) {
+        if !output.changes.is_empty() {
+            self.noticed = self.noticed.into_iter().chain(noticed).min();
+        }
         if let Some(progress) = self.watches.get_mut(watch) {
             let before = std::mem::replace(&mut progress.version, output.version);
             self.has_moved |= before != output.version;
             progress.is_listed = output.is_listed;
         }
         self.infers |= output.infers;
+        self.writers.extend(output.writers);
         for change in output.changes {
             match self.places.get(change.key()) {
                 Some(place) => {
@@ -94,6 +105,8 @@ impl Merge {
             synced,
             positions: self.positions(),
             infers: std::mem::take(&mut self.infers),
+            writers: std::mem::take(&mut self.writers),
+            noticed: self.noticed.take(),
         })
     }
 
@@ -124,47 +137,48 @@ mod tests {
             version,
             is_listed,
             infers: false,
+            writers: Vec::new(),
         }
     }
 
     #[test]
     fn the_gate_opens_once_when_all_have_listed() {
         let mut merge = Merge::new([ObjectKind::Ingress, ObjectKind::Service]);
-        merge.add(0, output(7, true, &[]));
+        merge.add(0, output(7, true, &[]), None);
         assert_eq!(merge.finish(), None);
-        merge.add(1, output(0, false, &["a"]));
+        merge.add(1, output(0, false, &["a"]), None);
         assert!(!merge.finish().expect("a change").synced);
-        merge.add(1, output(9, true, &[]));
+        merge.add(1, output(9, true, &[]), None);
         let batch = merge.finish().expect("the gate");
         assert!(batch.synced);
         let positions = vec![(ObjectKind::Ingress, 7), (ObjectKind::Service, 9)];
         assert_eq!(batch.positions, positions);
-        merge.add(1, output(10, true, &["a"]));
+        merge.add(1, output(10, true, &["a"]), None);
         assert!(!merge.finish().expect("a change").synced);
     }
 
     #[test]
     fn a_position_that_moves_alone_is_a_batch_once_the_gate_is_open() {
         let mut merge = Merge::new([ObjectKind::Ingress, ObjectKind::Service]);
-        merge.add(0, output(7, true, &[]));
-        merge.add(0, output(8, true, &[]));
+        merge.add(0, output(7, true, &[]), None);
+        merge.add(0, output(8, true, &[]), None);
         assert_eq!(merge.finish(), None);
-        merge.add(1, output(9, true, &[]));
+        merge.add(1, output(9, true, &[]), None);
         assert!(merge.finish().expect("the gate").synced);
-        merge.add(0, output(20, true, &[]));
+        merge.add(0, output(20, true, &[]), None);
         let batch = merge.finish().expect("a position");
         assert!(batch.changes.is_empty());
         let positions = vec![(ObjectKind::Ingress, 20), (ObjectKind::Service, 9)];
         assert_eq!(batch.positions, positions);
-        merge.add(0, output(20, true, &[]));
+        merge.add(0, output(20, true, &[]), None);
         assert_eq!(merge.finish(), None);
     }
 
     #[test]
     fn a_key_changes_once_per_batch() {
         let mut merge = Merge::new([ObjectKind::Service]);
-        merge.add(0, output(0, false, &["a", "b", "a"]));
-        merge.add(0, output(0, false, &["b"]));
+        merge.add(0, output(0, false, &["a", "b", "a"]), None);
+        merge.add(0, output(0, false, &["b"]), None);
         assert_eq!(merge.len(), 2);
         assert_eq!(merge.finish().expect("changes").changes.len(), 2);
         assert_eq!(merge.finish(), None);
@@ -173,11 +187,11 @@ mod tests {
     #[test]
     fn a_kind_is_as_far_as_its_slowest_watch() {
         let mut merge = Merge::new([ObjectKind::Service, ObjectKind::Service]);
-        merge.add(0, output(7, true, &["a"]));
-        merge.add(1, output(5, true, &[]));
+        merge.add(0, output(7, true, &["a"]), None);
+        merge.add(1, output(5, true, &[]), None);
         let batch = merge.finish().expect("changes");
         assert_eq!(batch.positions, [(ObjectKind::Service, 5)]);
-        merge.add(1, output(0, true, &["b"]));
+        merge.add(1, output(0, true, &["b"]), None);
         let batch = merge.finish().expect("changes");
         assert_eq!(batch.positions, [(ObjectKind::Service, 7)]);
     }

@@ -37,6 +37,8 @@ pub(super) struct Message {
     pub(super) epoch: u64,
     /// The changes.
     pub(super) output: Output,
+    /// When they came.
+    pub(super) noticed: Instant,
 }
 
 /// One watch with its connection.
@@ -401,6 +403,7 @@ impl Watch {
                 scope: self.scope,
                 epoch: self.epoch,
                 output,
+                noticed: clock::now(),
             };
             self.sender.send(message).await.map_err(|_| Unwanted)?;
         }
@@ -528,7 +531,11 @@ fn take_event(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<
 fn put(core: &mut Core, json: &str) {
     let kind: ObjectKind = core.scope().kind;
     match item::read_head(kind, json) {
-        Ok(head) => core.put(head, || item::decode(kind, json)),
+        Ok(head) => {
+            let id = head.id.clone();
+            core.put(head, || item::decode(kind, json));
+            core.attribute(&id, || item::read_writer(json));
+        }
         Err(problem) => core.note_unreadable(problem),
     }
 }

@@ -106,10 +106,12 @@ impl Steps {
         }
     }
 
-    /// The way from one snapshot to another.
+    /// The way from one snapshot to another, whose oldest change was noticed then; who finds a step
+    /// that is there already takes what that one says.
     pub(super) fn find(
         &self,
         (from, to): (&Snapshot, &Snapshot),
+        noticed_micros: u64,
         now: Instant,
         counters: &ServerCounters,
     ) -> Way {
@@ -137,7 +139,7 @@ impl Steps {
                 Course { at, plan, since }
             }
         };
-        let (step, is_last) = course.step(now, counters);
+        let (step, is_last) = course.step(now, (noticed_micros, counters));
         let step = Arc::new(step);
         counters.steps_made.inc();
         if !is_last {
@@ -254,7 +256,11 @@ impl Course {
     }
 
     /// The next step, and whether it is the last.
-    fn step(&mut self, now: Instant, counters: &ServerCounters) -> (Step, bool) {
+    fn step(
+        &mut self,
+        now: Instant,
+        (noticed_micros, counters): (u64, &ServerCounters),
+    ) -> (Step, bool) {
         self.since = now;
         let visited = self.plan.nodes_visited();
         let (changes, is_last) = self.plan.take();
@@ -271,7 +277,12 @@ impl Course {
         }
         let course = (!is_short).then(|| (self.at.clone(), goal.clone()));
         (
-            Step::new((from, &self.at), &changes, course, counters),
+            Step::new(
+                (from, &self.at),
+                &changes,
+                course,
+                (noticed_micros, counters),
+            ),
             is_last,
         )
     }
@@ -288,7 +299,7 @@ impl Step {
         (from, to): (Digest, &Snapshot),
         changes: &[Change],
         course: Option<(Snapshot, Snapshot)>,
-        counters: &ServerCounters,
+        (noticed_micros, counters): (u64, &ServerCounters),
     ) -> Self {
         let mut messages = VecDeque::new();
         let oversized = frames::write(changes, &[], &mut messages);
@@ -297,6 +308,7 @@ impl Step {
             position: wire::position_message(to.position()),
             root: wire::digest_bytes(to.digest()),
             confirmed: false,
+            noticed_micros,
         })));
         let added = changes.iter().filter(|it| it.new.is_some()).count();
         Step {

@@ -20,6 +20,13 @@ impl ServerSession {
         self.counters.commits.inc();
         let frames = step.frames.iter().cloned().map(Frame::Shared);
         self.outbox.extend(frames);
+        if step
+            .course
+            .as_ref()
+            .is_none_or(|(at, goal)| at.digest() == goal.digest())
+        {
+            self.noticed_micros = 0;
+        }
         (self.sent, self.goal) = match &step.course {
             Some((at, goal)) => {
                 let is_there = at.digest() == goal.digest();
@@ -49,7 +56,9 @@ impl ServerSession {
         self.record(&changes);
         let is_confirmed = self.hold.is_confirmed();
         let mut removed = Vec::new();
+        let noticed_micros = self.noticed_micros;
         if is_last {
+            self.noticed_micros = 0;
             self.sent = plan.target().clone();
             self.infers = false;
             removed = self.take_strangers(changes.len(), now);
@@ -68,6 +77,7 @@ impl ServerSession {
             position: wire::position_message(self.sent.position()),
             root: wire::digest_bytes(root),
             confirmed: is_confirmed || self.hold.is_confirmed(),
+            noticed_micros,
         }));
         if is_last && self.strangers.is_empty() && !self.owes_commit {
             self.hold.end();

@@ -1,12 +1,16 @@
 //! The work that many streams of one view do together, by counting.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use myriad_base::clock;
 use myriad_model::{Form, Snapshot};
+use prost::Message as _;
 
 use super::pair::{Pair, World};
-use crate::ServerCounters;
 use crate::server::{SHELF_BYTES_MAX, STEP_AGE_MAX, Shelf};
+use crate::wire::{FromServer, from_server};
+use crate::{Received, ServerCounters};
 
 const STREAMS: usize = 2_000;
 
@@ -50,6 +54,47 @@ fn two_thousand_streams_compare_and_encode_a_change_once() {
     }
     let last = &pairs[STREAMS - 1];
     assert_eq!(last.client.held().digest(), world.snapshot().digest());
+}
+
+#[test]
+fn when_a_change_was_noticed_is_told_once_and_of_several_the_oldest() {
+    let mut world = World::new(Form::Encoded);
+    world.put("a", 1);
+    let told = |pair: &mut Pair, name: &str, notices: &[u64], world: &mut World| {
+        for (number, notice) in (2..).zip(notices) {
+            world.put(name, number);
+            let mut newest = world.snapshot().clone();
+            newest.set_noticed_micros(*notice);
+            pair.server.update(newest);
+        }
+        let mut told = Vec::new();
+        while let Some(bytes) = pair.server.poll(clock::now()) {
+            let message = FromServer::decode(&*bytes).expect("a message");
+            if let Some(from_server::Body::Commit(commit)) = &message.body {
+                told.push(commit.noticed_micros);
+            }
+            let Ok(received) = pair.client.receive(message) else {
+                panic!("a message that is understood");
+            };
+            if let Received::Apply(delivery) = received {
+                let micros = told.last().copied().filter(|micros| *micros > 0);
+                assert_eq!(delivery.noticed, micros.map(Duration::from_micros));
+                let ack = pair.client.applied(&[]).expect("an answer");
+                pair.server.receive(ack).expect("an answer");
+            }
+        }
+        told
+    };
+    let mut pair = Pair::connect(&world, Snapshot::new());
+    pair.settle();
+    assert_eq!(told(&mut pair, "b", &[7], &mut world), [7]);
+    assert_eq!(told(&mut pair, "c", &[9, 8, 10], &mut world), [8]);
+    assert_eq!(told(&mut pair, "d", &[0], &mut world), [0], "nobody knows");
+    assert_eq!(told(&mut pair, "e", &[11], &mut world), [11]);
+    let mut late = Pair::connect(&world, Snapshot::new());
+    assert_eq!(late.client.held().len(), 0);
+    late.settle();
+    assert!(late.server.is_in_step());
 }
 
 #[test]

@@ -210,6 +210,10 @@ pub struct Commit {
     /// Whether removals that are inferred were confirmed: the proxy holds none of them.
     #[prost(bool, tag = "3")]
     pub confirmed: bool,
+    /// When the oldest of the changes was noticed that led here, in microseconds since 1970; 0 where
+    /// that is not known, as for what a proxy has missed while it was away.
+    #[prost(uint64, tag = "4")]
+    pub noticed_micros: u64,
 }
 /// The answer to a commit, once it is in service.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -245,6 +245,11 @@ containers:
   {{- if $proxy.ticketKeys.shared }}
   - --ticket-keys=/etc/myriad/tickets/ticket.keys
   {{- end }}
+  {{- /* The Secret is of the release's namespace, which others do not see. */}}
+  {{- $console := ternary "" $values.console.tokenSecret (hasKey . "roots") }}
+  {{- if $console }}
+  - --console-token-file=/etc/myriad/console/token
+  {{- end }}
   - --locality=$(NODE_REGION)/$(NODE_ZONE)
   {{- if $values.mesh.enabled }}
   - --mesh
@@ -303,6 +308,9 @@ containers:
   - {name: state, mountPath: /var/lib/myriad}
   - {name: token, mountPath: /var/run/secrets/myriad, readOnly: true}
   - {name: ca, mountPath: /etc/myriad/ca, readOnly: true}
+  {{- if $console }}
+  - {name: console, mountPath: /etc/myriad/console, readOnly: true}
+  {{- end }}
   {{- if $proxy.ticketKeys.shared }}
   - {name: tickets, mountPath: /etc/myriad/tickets, readOnly: true}
   {{- end }}
@@ -315,6 +323,9 @@ volumes:
     - serviceAccountToken: {audience: myriad, expirationSeconds: 3600, path: token}
 - name: ca
   configMap: {name: {{ .roots | default "myriad-ca" }}}
+{{- with $console }}
+- {name: console, secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: token, path: token}]}}
+{{- end }}
 {{- with $proxy.ticketKeys }}
 {{- if .shared }}
 # Nobody waits for it: until it is there, each proxy makes keys of its own.

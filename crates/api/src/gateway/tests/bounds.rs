@@ -49,7 +49,7 @@ Gateway /spec/addresses 16 {"value": "192.0.2.1"}
 Gateway /spec/tls/frontend/default/validation/caCertificateRefs 16 {"name": "a"}
 Gateway /spec/listeners/0/tls/certificateRefs 64 {"name": "a"}
 Gateway /spec/listeners/0/allowedRoutes/kinds 8 {"kind": "HTTPRoute"}
-Gateway /spec/allowedListeners/namespaces/selector/matchExpressions 64 {"key":"a","operator":"In"}
+Gateway /spec/allowedListeners/namespaces/selector/matchExpressions 16 {"key":"a","operator":"In"}
 "#;
 
 /// Kind, path and the most characters.

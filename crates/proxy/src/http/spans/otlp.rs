@@ -1,8 +1,9 @@
 //! The messages of OpenTelemetry's protocol for spans, as far as they are said here.
 //!
 //! Names and numbers of fields are those of opentelemetry-proto (Apache License 2.0):
-//! `collector/trace/v1`, `trace/v1`, `resource/v1` and `common/v1`. Fields that are left out are
-//! not sent.
+//! `collector/trace/v1` and `trace/v1`. Fields that are left out are not sent.
+
+use crate::telemetry::otlp::{KeyValue, Resource};
 
 /// Spans of one or more resources.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -18,13 +19,6 @@ pub struct ResourceSpans {
     pub resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
     pub scope_spans: Vec<ScopeSpans>,
-}
-
-/// The producer of spans.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    pub attributes: Vec<KeyValue>,
 }
 
 /// Spans of one library.
@@ -64,20 +58,4 @@ pub struct SpanStatus {
     /// 2 is an error.
     #[prost(int32, tag = "3")]
     pub code: i32,
-}
-
-/// An attribute.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub key: String,
-    #[prost(message, optional, tag = "2")]
-    pub value: Option<AnyValue>,
-}
-
-/// Its value, which is a text here.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct AnyValue {
-    #[prost(string, optional, tag = "1")]
-    pub string_value: Option<String>,
 }

@@ -21,6 +21,7 @@ use crate::local::Local;
 use crate::net::deadline;
 use crate::route::tables::Tables;
 use crate::telemetry::count::Count;
+use crate::telemetry::otlp::{Resource, key_value};
 
 /// The most spans that wait for the sender.
 const WAITING_MAX: usize = 8_192;
@@ -164,10 +165,10 @@ fn head(tracing: &Tracing, message: &[u8]) -> Buffer {
 }
 
 fn message(tracing: &Tracing, spans: &[Box<RequestSpan>]) -> otlp::ExportTraceServiceRequest {
-    let service = text("service.name", tracing.service_name.to_string());
+    let service = key_value("service.name", tracing.service_name.to_string());
     otlp::ExportTraceServiceRequest {
         resource_spans: vec![otlp::ResourceSpans {
-            resource: Some(otlp::Resource {
+            resource: Some(Resource {
                 attributes: vec![service],
             }),
             scope_spans: vec![otlp::ScopeSpans {
@@ -195,15 +196,15 @@ const USUAL: [(&str, Attribute); 9] = [
 
 fn span_message(tracing: &Tracing, span: &RequestSpan) -> otlp::OtlpSpan {
     let (line, trace) = (&span.line, &span.trace);
-    let mut attributes = vec![text("component", "proxy".to_owned())];
+    let mut attributes = vec![key_value("component", "proxy".to_owned())];
     let scheme = line.text(&Attribute::Scheme);
     let scheme = scheme.as_deref().unwrap_or("http");
     let url = format!("{scheme}://{}{}", line.host, line.target);
-    attributes.push(text("http.url", url));
+    attributes.push(key_value("http.url", url));
     for (name, attribute) in &USUAL {
         let value = line.text(attribute);
         let value = value.map_or_else(|| "-".to_owned(), |value| value.into_owned());
-        attributes.push(text(name, value));
+        attributes.push(key_value(name, value));
     }
     for tag in &tracing.tags {
         let (name, value) = match tag {
@@ -219,7 +220,7 @@ fn span_message(tracing: &Tracing, span: &RequestSpan) -> otlp::OtlpSpan {
             }
         };
         if !value.is_empty() {
-            attributes.push(text(name, value));
+            attributes.push(key_value(name, value));
         }
     }
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -236,14 +237,5 @@ fn span_message(tracing: &Tracing, span: &RequestSpan) -> otlp::OtlpSpan {
         end_time_unix_nano: nanos(line.time + line.duration),
         attributes,
         status: (line.status >= 500 || line.status == 0).then_some(otlp::SpanStatus { code: 2 }),
-    }
-}
-
-fn text(key: &str, value: String) -> otlp::KeyValue {
-    otlp::KeyValue {
-        key: key.to_owned(),
-        value: Some(otlp::AnyValue {
-            string_value: Some(value),
-        }),
     }
 }

@@ -371,6 +371,7 @@ fn write_to(
         told_on_success: 0,
         is_copied: Cell::new(false),
         is_copy: false,
+        record: None,
         turn: Cell::default(),
     }))
 }

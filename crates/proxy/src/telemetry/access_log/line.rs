@@ -17,6 +17,9 @@ pub const STREAM: &str = "TCP";
 /// The protocol of a line that tells of a flow of datagrams, which has neither as well.
 pub const DATAGRAMS: &str = "UDP";
 
+/// A recording as its lines share it.
+pub type SharedRecording = Arc<Recording>;
+
 /// One request or stream, as the access log tells it.
 #[derive(Clone)]
 pub struct AccessLogLine {

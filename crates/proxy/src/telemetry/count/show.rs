@@ -6,13 +6,14 @@ use std::sync::Arc;
 use myriad_base::metrics::{EncodeMetric, MetricEncoder, MetricType, Metrics, NoLabelSet};
 
 use super::family::{FAMILIES, Family};
-use super::{COUNTS, Counts};
+use super::{COUNTS, Count, Counts};
 use crate::failure::FailureKind;
 use crate::limits::Reached;
 use crate::telemetry::latency;
+use crate::telemetry::top::{self, TopReader, TopSeries};
 
-/// Registers the counts of all workers.
-pub fn register(metrics: &Metrics, workers: &[Arc<Counts>]) {
+/// Registers the counts of all workers, with series for so many of those that have most.
+pub fn register(metrics: &Metrics, workers: &[Arc<Counts>], series: TopSeries) {
     let rows: Arc<[Arc<Counts>]> = workers.into();
     for family in FAMILIES {
         let sum = Sum {
@@ -21,6 +22,13 @@ pub fn register(metrics: &Metrics, workers: &[Arc<Counts>]) {
         };
         metrics.register(family.name, family.help, sum);
     }
+    let reader = TopReader::new(rows.iter().map(|row| row.top.clone()));
+    top::register(metrics, &reader, series);
+    metrics.register(
+        "connections",
+        "Connections of clients that are open",
+        Open(rows.clone()),
+    );
     latency::register(metrics, rows.iter().map(|row| row.latency.clone()));
     let limits = ReachedSum { rows };
     let help = "Limits of what clients and endpoints can make grow, each time they are reached";
@@ -71,6 +79,29 @@ impl EncodeMetric for Sum {
 
     fn metric_type(&self) -> MetricType {
         MetricType::Counter
+    }
+}
+
+/// How many connections of clients are open.
+struct Open(Arc<[Arc<Counts>]>);
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("connections")
+    }
+}
+
+impl EncodeMetric for Open {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let of = |count| self.0.iter().map(|row| row.get(count)).sum::<u64>();
+        // Read first, so that one that is accepted meanwhile does not count below nothing.
+        let closed = of(Count::Closed);
+        let open = of(Count::Accepted).saturating_sub(closed);
+        encoder.encode_gauge(&i64::try_from(open).unwrap_or(i64::MAX))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
     }
 }
 

@@ -164,6 +164,8 @@ impl<'a> Session<'a> {
             synced: false,
             positions: Vec::new(),
             infers: false,
+            writers: Vec::new(),
+            noticed: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_api::{Change, ObjectKind, Report};
+use myriad_api::{Change, ObjectKey, ObjectKind, Report};
 use myriad_base::hold::HoldLimits;
 
 /// The kind and the namespace that a watch is for.
@@ -51,6 +51,8 @@ pub(in crate::kubernetes) struct Output {
     pub(in crate::kubernetes) is_listed: bool,
     /// Whether removals among the changes are inferred from what a list did not show.
     pub(in crate::kubernetes) infers: bool,
+    /// The last writers of changed objects.
+    pub(in crate::kubernetes) writers: Vec<(ObjectKey, Arc<str>)>,
 }
 
 /// The next request to the server.

@@ -94,6 +94,23 @@ fn end_list(core: &mut Core, version: u64, now: Instant) {
 }
 
 #[test]
+fn who_wrote_an_object_is_asked_of_events_and_not_of_lists() {
+    let (mut core, _) = listed(HOLD, &["/a"]);
+    let writer = || Some("kubectl-edit".into());
+    // The object that was put last is another one.
+    core.attribute("/b", || panic!("nobody wrote it"));
+    show(&mut core, "/b", 21);
+    core.attribute("/b", writer);
+    let news = core.take().expect("news");
+    let key = ObjectKey::new(ObjectKind::IngressClass, "", "b");
+    assert_eq!(news.writers, [(key, "kubectl-edit".into())]);
+    core.fail(Failure::Gone);
+    core.request(clock::now());
+    show(&mut core, "/c", 22);
+    core.attribute("/c", || panic!("lists are long"));
+}
+
+#[test]
 fn a_list_that_breaks_off_removes_nothing() {
     let (mut core, now) = listed(Duration::ZERO, &["/a", "/b"]);
     core.fail(Failure::Gone);

@@ -5,6 +5,12 @@ use super::super::{ChangedDefault, Sign};
 /// These defaults, in the order of CHANGELOG.md.
 pub(super) const RECENT: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "gets protobuf of `/metrics`",
+        change: "Prometheus with native histograms keeps myriad_live_seconds as one",
+        setting: "",
+        sign: Sign::Look("look for queries of myriad_live_seconds_bucket"),
+    },
+    ChangedDefault {
         line: "the right to read the kinds of Gateway API",
         change: "controllers may read Gateway API, all ConfigMaps and all Namespaces",
         setting: "gatewayApi.enabled=false",

@@ -1,0 +1,27 @@
+//! The measurement of the console works, whatever it says.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn each_page_is_measured() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_myriad-bench"));
+    let output = command.args(["console", "--short", "--json"]).output();
+    let output = output.expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let rows: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(rows.len(), 9, "{text}");
+    for row in rows {
+        assert_eq!(row["domains"], 500);
+        assert!(
+            row["bytes"].as_u64().is_some_and(|bytes| bytes > 2_000),
+            "{row}"
+        );
+    }
+}
