@@ -21,7 +21,7 @@ use crate::limits::Limits;
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// The frames of one byte in an answer.
-const FRAMES: usize = 6_400;
+const FRAMES: usize = 40_000;
 
 /// The requests that come at once.
 const MANY: usize = 60;
