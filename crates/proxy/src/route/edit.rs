@@ -131,16 +131,12 @@ impl<'a> Edit<'a> {
     }
 
     fn change_domain(&mut self, old: Option<&SealedArc>, new: Option<&SealedArc>) {
-        let counts = |sealed: Option<&SealedArc>| {
+        let is_of_section = |sealed: Option<&SealedArc>| {
             let domain = sealed.and_then(|sealed| sealed.domain());
-            let domain = domain.filter(|domain| domain.section.is_some());
-            let is_handed_on = domain.is_some_and(|domain| domain.certificate.is_none());
-            (usize::from(domain.is_some()), usize::from(is_handed_on))
+            domain.is_some_and(|domain| domain.section.is_some())
         };
-        let ((came, came_on), (went, went_on)) = (counts(new), counts(old));
-        let tables = &mut *self.tables;
-        tables.sections = (tables.sections + came).saturating_sub(went);
-        tables.handed_on = (tables.handed_on + came_on).saturating_sub(went_on);
+        self.tables.sections += usize::from(is_of_section(new));
+        self.tables.sections -= usize::from(is_of_section(old)).min(self.tables.sections);
         let old_host = old.and_then(|sealed| sealed.domain()).map(|old| &old.host);
         let new_host = new.and_then(|sealed| sealed.domain()).map(|new| &new.host);
         if let (Some(host), Some(old)) = (old_host, old)
@@ -290,6 +286,15 @@ impl<'a> Edit<'a> {
             Some(Some(entry)) => Ok(Some(Arc::new(entry))),
         };
         let (old, new) = (read(old)?, read(new)?);
+        let hands_on = |entry: &Option<Arc<StreamRouteEntry>>| {
+            usize::from(
+                entry
+                    .as_ref()
+                    .is_some_and(|entry| entry.hands_handshakes_on()),
+            )
+        };
+        let handed_on = self.tables.handed_on + hands_on(&new);
+        self.tables.handed_on = handed_on.saturating_sub(hands_on(&old));
         for (entry, now) in [(&old, None), (&new, new.as_ref())] {
             let Some(entry) = entry else { continue };
             for key in entry.keys() {

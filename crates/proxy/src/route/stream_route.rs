@@ -129,6 +129,12 @@ impl StreamRouteEntry {
         self.stream_route().map_or(u64::MAX, |it| it.rank)
     }
 
+    /// Whether it takes handshakes by the name in them, to hand them on as they are.
+    pub fn hands_handshakes_on(&self) -> bool {
+        let stream_route = self.stream_route();
+        stream_route.is_some_and(|it| !it.terminate && !it.hosts.is_empty())
+    }
+
     /// Whether any upstream has a share.
     pub fn leads_somewhere(&self) -> bool {
         let shares = self

@@ -48,7 +48,7 @@ pub struct Tables {
     pub(super) domains: HostTable<DomainEntry>,
     /// How many domains are of a section of their listeners.
     pub(super) sections: usize,
-    /// How many of those end no TLS, since handshakes for them are handed on.
+    /// How many stream routes hand handshakes on by the name in them.
     pub(super) handed_on: usize,
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) stream_routes: HostTable<HostStreamRoutes>,

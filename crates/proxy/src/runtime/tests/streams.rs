@@ -215,6 +215,19 @@ async fn a_name_whose_stream_route_leads_nowhere_is_closed_and_not_another_domai
 }
 
 #[tokio::test]
+async fn an_unknown_name_is_closed_without_an_alert_where_handshakes_are_handed_on() {
+    let mut world = world();
+    world.put_domain("a.example", &["a.example"], TlsSettings::default());
+    world.put("pass", value(stream_route("https", &["pass.example"], &[])));
+    let error = world.tls_client("b.example").await.err().unwrap();
+    assert!(!error.to_string().contains("UnrecognisedName"), "{error}");
+    assert!(world.tls_client("a.example").await.is_ok());
+    world.remove(Kind::StreamRoute, "pass");
+    let error = world.tls_client("b.example").await.err().unwrap();
+    assert!(error.to_string().contains("UnrecognisedName"), "{error}");
+}
+
+#[tokio::test]
 async fn tls_ends_here_and_its_bytes_are_a_stream() {
     let mut world = world();
     let address = plain_endpoint("plain:").await;

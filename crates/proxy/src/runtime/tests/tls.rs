@@ -81,21 +81,6 @@ async fn an_unknown_name_is_an_alert_until_there_is_a_default_certificate() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_closed_without_an_alert_where_handshakes_are_handed_on() {
-    let mut world = world().await;
-    world.put_domain("a.example", &["a.example"], TlsSettings::default());
-    let mut passed = domain("pass.example", None, strict());
-    passed.section = Some("gateway/shop/edge/pass".into());
-    world.put("pass", Value::Domain(Box::new(passed)));
-    let error = world.tls_client("b.example").await.err().unwrap();
-    assert!(!error.to_string().contains("UnrecognisedName"), "{error}");
-    assert!(world.tls_client("a.example").await.is_ok());
-    world.remove(Kind::Domain, "pass");
-    let error = world.tls_client("b.example").await.err().unwrap();
-    assert!(error.to_string().contains("UnrecognisedName"), "{error}");
-}
-
-#[tokio::test]
 async fn a_certificate_that_cannot_be_read_is_an_alert_for_its_name_only() {
     let mut world = world().await;
     world.put_domain("a.example", &["a.example"], TlsSettings::default());
