@@ -16,8 +16,9 @@ impl Tables {
         self.sections > 0
     }
 
-    /// Whether any stream route hands handshakes on by the name in them. A client that asks for a name which nobody has may
-    /// have meant such a one, and is told nothing by TLS then: its connection is closed.
+    /// Whether any stream route hands handshakes on by the name in them. A client that asks for a
+    /// name which nobody has may have meant such a one, and is told nothing by TLS then: its
+    /// connection is closed.
     pub fn hands_handshakes_on(&self) -> bool {
         self.handed_on > 0
     }
