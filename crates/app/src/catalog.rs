@@ -318,7 +318,7 @@ pub fn resource(sealed: &Sealed) -> Option<Cow<'_, Resource>> {
 }
 
 impl Placed {
-    /// None sorts before every key.
+    /// The key of the resource; an entry without one sorts before all others.
     fn key(&self) -> Option<&Key> {
         self.sealed.as_deref().map(Sealed::key)
     }

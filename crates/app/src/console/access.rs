@@ -1,5 +1,5 @@
-//! Who is let in: whoever shows the token of the console's file, or one whose owner the API server
-//! allows it. Passwords of HTTP's own dialogue and bearer tokens are taken alike, so that browsers
+//! Access to the console: by the token of its file, or by one whose owner the API server allows
+//! it. Passwords of HTTP's own dialogue and bearer tokens are taken alike, so that browsers
 //! need no page to sign in at, and no cookie, which would go to every port of the host.
 
 use std::net::IpAddr;

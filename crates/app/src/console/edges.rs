@@ -1,4 +1,5 @@
-//! Who sends requests to whom: as this process has counted it, or as proxies of a controller may.
+//! The edges of the mesh: requests between workloads as this process has counted them, or those
+//! that proxies of a controller may send.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whose hosts are at sockets that Gateways share.
+//! The owners of hosts at sockets that Gateways share.
 //!
 //! A seat for a host is for the objects of one namespace, of which the oldest has it. Which of
 //! several namespaces has a host its unit says, which knows of proofs and of the claims of all
