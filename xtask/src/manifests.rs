@@ -209,6 +209,7 @@ const VARIANTS: [Variant; 16] = [
             "gatewayApi.mode=dedicated",
             "gatewayApi.deployments.enabled=true",
             "gatewayApi.deployments.proxy.replicas=3",
+            "gatewayApi.deployments.autoscaling.enabled=true",
             "gatewayApi.deployments.metadata.allow={example.com/}",
             "gatewayApi.deployments.addresses={192.0.2.0/24}",
             "proxy.standardMetrics=true",
@@ -219,6 +220,8 @@ const VARIANTS: [Variant; 16] = [
             "parametersRef: {group: \"\", kind: ConfigMap, name: myriad-gateway-class, namespace: \
              myriad}",
             "myriad-gateway-mode: dedicated",
+            "myriad-gateway-replicas-max: \"10\"",
+            "resources: [horizontalpodautoscalers]",
             "- --gateway-deployments=/etc/myriad/gateway-template/template.yaml",
             "name: myriad-controller-deployments",
             "resources: [deployments]",

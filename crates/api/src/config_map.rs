@@ -12,7 +12,7 @@ use crate::{Meta, ObjectKind};
 
 /// Keys of `data` that mean something to translation, sorted. Of all others no more is kept than
 /// header fields need, so that ConfigMaps of other programs cost next to nothing.
-pub const CONFIG_MAP_KEYS: [&str; 38] = [
+pub const CONFIG_MAP_KEYS: [&str; 41] = [
     "allow-cross-namespace-resources",
     "block-cidrs",
     "block-referers",
@@ -38,7 +38,10 @@ pub const CONFIG_MAP_KEYS: [&str; 38] = [
     "http-snippet",
     "location-snippet",
     "main-snippet",
+    "myriad-gateway-cpu-percent",
     "myriad-gateway-mode",
+    "myriad-gateway-replicas-max",
+    "myriad-gateway-replicas-min",
     "no-auth-locations",
     "plugins",
     "proxy-body-size",

@@ -144,7 +144,7 @@ impl<W: fmt::Write> fmt::Write for OneLine<'_, W> {
 fn is_escaped(letter: char) -> bool {
     let is_mark = matches!(
         letter,
-        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
     letter.is_control() || is_mark
 }
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn a_finding_is_one_line_whatever_stands_in_its_parts() {
         let key = ObjectKey::new(ObjectKind::VirtualService, "n", "a");
-        let forged = "x\nERROR forged\r\u{1b}[2K\u{85}\u{2028}\u{202e}y";
-        let shown = "x\\nERROR forged\\r\\u{1b}[2K\\u{85}\\u{2028}\\u{202e}y";
+        let forged = "x\nERROR forged\r\u{1b}[2K\u{85}\u{2028}\u{202e}\u{61c}y";
+        let shown = "x\\nERROR forged\\r\\u{1b}[2K\\u{85}\\u{2028}\\u{202e}\\u{61c}y";
         let mut finding = Finding::new(Severity::Error, &key, forged, forged, forged);
         finding.place = Some(Place {
             file: "a\n.yaml".into(),

@@ -7,6 +7,8 @@
 
 mod access;
 mod changes;
+mod chart;
+mod dashboards;
 mod domain;
 mod domains;
 mod edges;
@@ -18,6 +20,9 @@ mod layout;
 mod memory;
 mod mesh;
 mod overview;
+mod panels;
+mod plots;
+mod recorder;
 pub mod reviews;
 mod samples;
 #[cfg(test)]
@@ -44,6 +49,7 @@ use crate::status::report::Reporter;
 use access::Access;
 use edges::Rates;
 use layout::PageDraft;
+use recorder::Recorder;
 use reviews::Reviews;
 
 /// The path of the console.
@@ -60,6 +66,7 @@ pub struct ConsoleParts {
     settings: ConsoleSettings,
     reviews: Option<Reviews>,
     tables: Option<TablesReader>,
+    recorder: Recorder,
 }
 
 /// Reads the tables that requests are answered from.
@@ -83,6 +90,7 @@ struct Console {
     tables: Option<TablesReader>,
     instance: String,
     rates: Mutex<Rates>,
+    recorder: Recorder,
 }
 
 /// The parameters of a question.
@@ -98,6 +106,7 @@ impl ConsoleParts {
             settings,
             reviews: None,
             tables: None,
+            recorder: Recorder::default(),
         })
     }
 
@@ -115,18 +124,25 @@ impl ConsoleParts {
         ConsoleParts { reviews, ..self }
     }
 
+    /// Records what plots are made of, for as long as somebody waits.
+    pub fn recording(&self, metrics: &Metrics) -> impl Future<Output = ()> + Send + use<> {
+        self.recorder.clone().record(metrics.clone())
+    }
+
     /// The console as a site of the admin pages.
     pub fn into_site(self, sources: ConsoleSources) -> Site {
         let ConsoleParts {
             settings,
             reviews,
             tables,
+            recorder,
         } = self;
         let console = Console {
             sources,
             tables,
             instance: process::host_name(),
             rates: Mutex::default(),
+            recorder,
         };
         Site {
             path: PATH,
@@ -148,6 +164,7 @@ impl Console {
             "/changes" => self.changes(&asked),
             "/change" => self.change(&asked),
             "/traces" => self.traces(),
+            "/plots" => self.plots(&asked),
             "/trace" => self.trace(&asked),
             "/mesh" => self.mesh(),
             "/fleet" => self.fleet(),

@@ -1,6 +1,8 @@
 //! The control loop: one inbox, one writer, and the only place where batching is written.
 
+mod asking;
 mod beside;
+mod callers;
 mod debts;
 mod event;
 mod marks;
@@ -26,12 +28,14 @@ use myriad_source::Wanted;
 use myriad_translate::{Engine, FindingsChange, MAIN, Outcome};
 use tokio::sync::{mpsc, watch};
 
+pub use self::callers::Callers;
 pub use self::event::{Event, INBOX_EVENTS_MAX, follow_cert_manager, follow_tenants};
 pub use self::outlet::{Addresses, Outlet};
 pub use self::queue::{Fairness, Shares};
 pub use self::stating::Progress;
 
 use self::beside::Beside;
+use self::callers::Followers;
 use self::debts::HEAVY_MIN;
 use self::notices::Notices;
 use self::portions::Portions;
@@ -44,16 +48,13 @@ use crate::live::{Live, Root};
 use crate::rivals::Rivals;
 use crate::wishes::Wishes;
 
-/// The longest sleep until the next look at the calendar, so that a clock that jumps is noticed.
-const TICK_SECONDS_MAX: i64 = 60;
-
 /// The processor time of taking changes in after which a cut ends, a part of what makes it heavy.
 const TAKING_IN_MAX: Duration = Duration::from_millis(25);
 
 /// The processor time after which a cut leaves the hosts that remain to turns of their namespaces.
 const CUT_MAX: Duration = Duration::from_millis(50);
 
-/// How often an idle loop lets its outlet try again what could not be taken.
+/// How often the loop looks after what no event leads to, while no change waits.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The one writer: owns the engine and what its commits go to.
@@ -71,6 +72,12 @@ pub struct Control<O> {
     processor_time: Box<dyn Fn() -> Duration + Send>,
     /// The views of sidecars.
     beside: Beside,
+    /// The proxies that have begun to follow them, or have ended to.
+    followers: Followers,
+    /// The processor time that questions of proxies have taken since the last cut.
+    asking: Duration,
+    /// When it last looked after what no event leads to.
+    ticked: Instant,
     batches: u64,
     /// How far the sources were read; without revisions of their own, batches are counted.
     position: Position,
@@ -112,6 +119,9 @@ impl<O: Outlet> Control<O> {
             portions: Portions::default(),
             processor_time: Box::new(clock::processor_time),
             beside: Beside::default(),
+            followers: Followers::default(),
+            asking: Duration::ZERO,
+            ticked: clock::now(),
             batches: 0,
             position: Position::default(),
             is_listed: false,
@@ -147,20 +157,13 @@ impl<O: Outlet> Control<O> {
         self.outlet.drain().await;
     }
 
-    /// Takes in all that has come, and translates one cut of it; waits where there is nothing to
-    /// do. An idle queue is cut at once, so a single change is never held back. Returns whether
-    /// to go on.
+    /// Takes in what has come, and translates one cut of it; waits where there is nothing to do.
+    /// An idle queue is cut at once, so a single change is never held back. Returns whether to go
+    /// on.
     async fn turn(&mut self, inbox: &mut mpsc::Receiver<Event>) -> bool {
         self.settle_dedicated();
-        while !self.queue.is_full() {
-            match inbox.try_recv() {
-                Ok(event) => {
-                    if !self.take(event) {
-                        return false;
-                    }
-                }
-                Err(_) => break,
-            }
+        if !self.take_waiting(inbox) {
+            return false;
         }
         self.beside.answer(&self.engine);
         if self.queue.is_due(clock::now()) {
@@ -178,21 +181,29 @@ impl<O: Outlet> Control<O> {
         }
         tokio::select! {
             event = inbox.recv() => event.is_some_and(|event| self.take(event)),
-            () = sleep_until(self.engine.next_deadline()) => {
-                let outcome = self.engine.tick(clock::unix_seconds());
-                self.publish(outcome, clock::now(), Default::default());
-                true
-            }
             () = sleep_to(self.next_due()) => true,
-            () = tokio::time::sleep(TICK) => {
-                self.outlet.tick(&self.board);
-                self.board.tell_left_out();
-                self.sweep();
-                let over = self.notices.expire(clock::now());
-                self.find(over);
+            // However often somebody sends something.
+            () = sleep_to(Some(self.ticked + TICK)) => {
+                self.tick();
                 true
             }
         }
+    }
+
+    /// Looks after what no event leads to: what the calendar changes, which is nothing oftener than
+    /// this, what the outlet tries again, and what is over.
+    fn tick(&mut self) {
+        self.ticked = clock::now();
+        let (now, deadline) = (clock::unix_seconds(), self.engine.next_deadline());
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            let outcome = self.engine.tick(now);
+            self.publish(outcome, clock::now(), Default::default());
+        }
+        self.outlet.tick(&self.board);
+        self.board.tell_left_out();
+        self.sweep();
+        let over = self.notices.expire(clock::now());
+        self.find(over);
     }
 
     /// Takes one event in. Returns whether to go on.
@@ -220,11 +231,10 @@ impl<O: Outlet> Control<O> {
                     self.translate_views();
                 }
             }
-            Event::Asked(pod, answer) => {
-                self.beside.ask(&mut self.engine, &pod, answer);
-                self.tell_refused();
+            Event::Asked(pod, answer, places) => {
+                self.ask(&pod, answer);
+                drop(places);
             }
-            Event::Followed(view, is_there) => self.beside.follow(&view, is_there),
             Event::Learned(claims) => {
                 self.engine.learn(claims);
                 self.translate_in_time();
@@ -258,14 +268,6 @@ impl<O: Outlet> Control<O> {
         }
     }
 
-    /// Tells of Pods whose proxies get no view, since there are too many.
-    fn tell_refused(&mut self) {
-        for (pod, problem) in self.beside.take_refused() {
-            let findings = self.notices.tell_refused(&pod, problem, clock::now());
-            self.find(findings);
-        }
-    }
-
     fn remove_view(&mut self, name: &str) -> bool {
         let was_there = self.engine.remove_view(name);
         if was_there {
@@ -282,17 +284,6 @@ impl<O: Outlet> Control<O> {
             if self.engine.part_view(&view, &by) {
                 self.live.view_gone(&view);
             }
-        }
-    }
-
-    /// Takes away the views that no sidecar has followed for a while.
-    fn sweep(&mut self) {
-        let idle = self.beside.sweep();
-        for view in &idle {
-            self.remove_view(view);
-        }
-        if !idle.is_empty() {
-            self.translate_views();
         }
     }
 
@@ -581,15 +572,4 @@ async fn sleep_to(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
-}
-
-async fn sleep_until(deadline: Option<i64>) {
-    let now = clock::unix_seconds();
-    let seconds = match deadline {
-        Some(deadline) => (deadline - now).clamp(0, TICK_SECONDS_MAX),
-        None => return std::future::pending().await,
-    };
-    // A deadline that has passed is due within a second: certificates do not expire oftener.
-    let seconds = u64::try_from(seconds.max(1)).unwrap_or(1);
-    tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
 }

@@ -16,6 +16,7 @@ mod obstacle;
 mod outlet;
 mod peers;
 mod pods;
+mod published;
 mod roots;
 mod signer;
 mod tickets;
@@ -52,7 +53,7 @@ use crate::board::Board;
 use crate::cli::RawController;
 use crate::console::ConsoleParts;
 use crate::console::reviews::{self, ReviewQuestion};
-use crate::control::{Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants};
+use crate::control::{Callers, Control, Event, Fairness, Shares, follow_tenants};
 use crate::descriptors;
 use crate::explain::Explainer;
 use crate::history::History;
@@ -134,6 +135,7 @@ fn cluster_settings(settings: &Controller, holds: &Holds) -> kubernetes::Cluster
         all_config_maps: settings.watches_config_maps,
         generic_secrets: settings.watches_generic_secrets,
         needs_pods: has_mesh,
+        names_writers: settings.history.is_some(),
         holds: holds.clone(),
         ..kubernetes::ClusterSettings::default()
     }
@@ -159,7 +161,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     let shown = (&board, &live, &holds, &stated);
     let (history, asked) = start_pages(listener, (&metrics, &readiness, &drain), shown, &settings)?;
     let (cluster, client, lost) = connect(&settings, &holds, (&readiness, asked), &metrics).await?;
-    let (inbox, events) = mpsc::channel(INBOX_EVENTS_MAX);
+    let (inbox, callers, events) = Callers::with_inbox();
     let (trust, tokens, (known, proofs), demands) = tokio::select! {
         prepared = prepare((&client, &metrics), (&settings, &stated), &inbox) => prepared,
         _ = stop.asked() => return Ok(()),
@@ -177,7 +179,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         live: live.clone(),
         holds,
         lost,
-        inbox: inbox.clone(),
+        callers: callers.clone(),
         obtain: acme::obtain(&settings, &demands),
     };
     let certificate = server.start(sync, &metrics, &drain)?;
@@ -187,11 +189,8 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
     keep_secrets((certificate, bundle), &client, &settings, &metrics);
     tracing::info!(sync = %settings.sync, admin = %settings.admin, "the controller watches");
     let word = Word::start(&client, &settings, &inbox, &metrics, &drain)?;
-    let objects = objects::start(
-        (&client, &settings),
-        (&word, &live, &stated),
-        (&inbox, told),
-    );
+    let (place, told) = ((&client, &settings), (&inbox, told));
+    let objects = objects::start(place, (&word, &live, &stated), told);
     let (claims, kept) = keep_claims((&client, &settings), &inbox, word.leads(), known, &drain);
     let around = (&cluster, &inbox, &live, board.obtained(), &demands);
     let obtaining = Obtaining::start(&settings, around, word.leads(), &metrics)?;
@@ -206,6 +205,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         let (engine, fair) = (engine(&settings, &trust, kept), fairness(&settings));
         Control::new(engine, fleet, fair, board, live, ready, announce)
             .with_wanted(wanted)
+            .with_callers(&callers)
             .with_wishes(wishes)
             .with_rivals(rivals)
             .with_stated(stated)

@@ -7,6 +7,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use myriad_api::{ObjectKey, one_line};
+use myriad_model::secrecy::without_secrets;
 use myriad_model::{Change, SealedArc};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,9 @@ pub struct DiffReport {
     pub resources: Vec<ResourceDiff>,
     /// How many there are.
     pub resources_total: usize,
+    /// The parts that changed after the earlier moment and are not kept, in words.
+    #[serde(default)]
+    pub not_kept: Vec<String>,
 }
 
 /// How a resource differs.
@@ -149,6 +153,7 @@ pub fn answer(history: Option<&History>, asked: &DiffQuestion) -> Result<DiffRep
         to: moment::text(after.at()),
         view: asked.view.clone(),
         host: host.clone(),
+        not_kept: before.not_kept(),
         ..DiffReport::default()
     };
     let concerned = (!host.is_empty()).then(|| {
@@ -247,7 +252,10 @@ fn differences(old: &Fields, new: &Fields) -> Vec<FieldDiff> {
     let differ = paths
         .into_iter()
         .filter(|path| old.get(*path) != new.get(*path));
-    let shown = |fields: &Fields, path: &String| fields.get(path).map(|value| one_line(value));
+    let shown = |fields: &Fields, path: &String| {
+        let value = fields.get(path);
+        value.map(|value| one_line(&without_secrets(value)))
+    };
     differ
         .map(|path| FieldDiff {
             field: one_line(path),
@@ -260,6 +268,9 @@ fn differences(old: &Fields, new: &Fields) -> Vec<FieldDiff> {
 impl fmt::Display for DiffReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "from {} to {}", self.from, self.to)?;
+        for line in &self.not_kept {
+            writeln!(f, "{line}")?;
+        }
         if self.resources_total == 0 {
             return writeln!(f, "nothing differs in what is served");
         }

@@ -28,8 +28,6 @@ use myriad_sync::{
 use crate::activation::Activation;
 use crate::board::Board;
 use crate::cli::RawProxy;
-use crate::console::ConsoleParts;
-use crate::explain::Explainer;
 use crate::pages::{self, Pages};
 use crate::process;
 use crate::restart::{self, Offer, Restart, Role};
@@ -159,19 +157,9 @@ fn pages(
     metrics: &Metrics,
     reporter: Reporter,
 ) -> Pages {
-    let board = reporter.board.clone();
-    let console = ConsoleParts::of(settings.console.as_ref(), &board);
-    Pages {
-        metrics: metrics.clone(),
-        reporter,
-        explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board),
-        history: None,
-        traces: Some(proxy.live_traces()),
-        top: Some(proxy.top()),
-        exports: settings.otlp.clone(),
-        console: console.map(|it| it.with_tables(proxy.reader())),
-        hosts: settings.admin_hosts.clone(),
-    }
+    let (console, exports) = (settings.console.as_ref(), settings.otlp.as_ref());
+    let around = (console, exports, &settings.admin_hosts);
+    Pages::of_proxy(proxy, (metrics, reporter), &settings.traffic, around)
 }
 
 fn reporter(
@@ -442,10 +430,10 @@ impl Apply for Follower {
     }
 
     fn answered(&mut self, host: Arc<str>, refused_for: Duration) {
-        if let Some(demand) = &self.demand
-            && !refused_for.is_zero()
-        {
-            demand.refuse(&host, refused_for);
+        match &self.demand {
+            Some(demand) if refused_for.is_zero() => demand.release(&host),
+            Some(demand) => demand.refuse(&host, refused_for),
+            None => {}
         }
     }
 

@@ -3,17 +3,18 @@
 //!
 //! A commit costs what changed: it is held as the way back, which is the former bytes of the
 //! resources that it changed, without secrets. All of them together have a bound on bytes and one
-//! on age; the oldest go first.
+//! on age. Beyond the bytes the namespace that has most of them loses its oldest.
 
 pub mod entry;
 pub mod former;
 pub mod moment;
 pub mod past;
 pub mod report;
+mod shares;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ pub use self::report::{
 };
 
 use self::former::StandIns;
+use self::shares::HistoryShares;
 use crate::live::{BecameLive, Live};
 
 /// The most bytes of the history where nothing else is said.
@@ -71,18 +73,20 @@ struct State {
     has_begun: bool,
     /// The newest state of each view.
     views: BTreeMap<Arc<str>, Newest>,
-    /// The commits, the oldest first.
-    entries: VecDeque<Arc<HistoryEntry>>,
+    /// The commits, by their numbers.
+    entries: BTreeMap<u64, Arc<HistoryEntry>>,
     /// The bytes that they are charged.
     bytes: usize,
+    /// The same by namespace.
+    shares: HistoryShares,
     /// The number of the newest.
     number: u64,
     /// Since when commits are listed.
     listed_since: i64,
     /// Since when the state is known.
     known_since: i64,
-    /// Commits that were not live when last looked at, the oldest first.
-    unsettled: VecDeque<Arc<HistoryEntry>>,
+    /// The numbers of commits that were not live when last looked at.
+    unsettled: BTreeSet<u64>,
     /// The writers of objects that are not committed yet.
     writers: HashMap<ObjectKey, Arc<str>>,
 }
@@ -168,7 +172,8 @@ impl History {
             return;
         }
         // Time that was set back would tear the order.
-        let last = state.entries.back().map_or(state.listed_since, |it| it.at);
+        let last = state.entries.last_key_value();
+        let last = last.map_or(state.listed_since, |(_, it)| it.at);
         let (number, at) = (state.number + 1, now.max(last));
         let (known, new): (Vec<ViewChange>, Vec<ViewChange>) = views
             .into_iter()
@@ -188,8 +193,11 @@ impl History {
         entry.keep(&known, &self.0.stand_ins, bytes_max);
         entry.commit = commit;
         state.number = number;
-        if !entry.is_whole {
+        if !entry.is_undoable {
             state.known_since = at;
+        }
+        for namespace in entry.lost() {
+            state.lose(namespace, at);
         }
         state.push(Arc::new(entry), self.0.settings, live);
     }
@@ -198,10 +206,9 @@ impl History {
     /// meanwhile.
     fn entries_before(&self, number: u64) -> Vec<Arc<HistoryEntry>> {
         let state = self.lock();
-        let first = state.entries.front().map_or(u64::MAX, |it| it.number);
-        let count = usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX);
-        let before = state.entries.iter().take(count);
-        before.rev().take(ENTRIES_READ).cloned().collect()
+        let before = state.entries.range(..number).rev();
+        let before = before.map(|(_, entry)| entry.clone());
+        before.take(ENTRIES_READ).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -228,36 +235,87 @@ impl State {
     fn push(&mut self, entry: Arc<HistoryEntry>, settings: HistorySettings, live: &Live) {
         let age_max = i64::try_from(settings.age_max.as_millis()).unwrap_or(i64::MAX);
         let oldest = entry.at.saturating_sub(age_max);
-        self.bytes += entry.bytes;
         if entry.commit.is_some() {
-            self.unsettled.push_back(entry.clone());
+            self.unsettled.insert(entry.number);
         }
-        self.entries.push_back(entry);
-        while let Some(first) = self.entries.front() {
-            if self.bytes <= settings.bytes_max && first.at >= oldest {
-                break;
-            }
-            self.bytes -= first.bytes;
-            self.listed_since = first.at;
-            self.known_since = self.known_since.max(first.at);
-            self.entries.pop_front();
+        self.keep(entry);
+        while let Some((number, first)) = self.entries.first_key_value()
+            && first.at < oldest
+        {
+            let (number, at) = (*number, first.at);
+            self.known_since = self.known_since.max(at);
+            self.let_go(number);
+            self.unsettled.remove(&number);
+        }
+        while self.bytes > settings.bytes_max
+            && let Some((namespace, number)) = self.shares.largest()
+        {
+            self.let_go_of(&namespace, number);
         }
         self.settle(live);
     }
 
+    /// Keeps an entry, for which its namespaces are charged.
+    fn keep(&mut self, entry: Arc<HistoryEntry>) {
+        self.bytes += entry.bytes;
+        for (namespace, bytes) in entry.charges() {
+            self.shares.add(namespace, entry.number, bytes);
+        }
+        self.entries.insert(entry.number, entry);
+    }
+
+    /// Lets go of an entry, and returns it.
+    fn let_go(&mut self, number: u64) -> Option<Arc<HistoryEntry>> {
+        let first = self.entries.first_key_value().map(|(first, _)| *first);
+        let entry = self.entries.remove(&number)?;
+        self.bytes = self.bytes.saturating_sub(entry.bytes);
+        for (namespace, _) in entry.charges() {
+            self.shares.remove(namespace, number);
+        }
+        if first == Some(number) {
+            self.listed_since = self.listed_since.max(entry.at);
+        }
+        Some(entry)
+    }
+
+    /// Lets go of the part that a namespace has in an entry.
+    fn let_go_of(&mut self, namespace: &Arc<str>, number: u64) {
+        let since = self.listed_since;
+        let Some(entry) = self.let_go(number) else {
+            self.shares.remove(namespace, number);
+            return;
+        };
+        self.lose(namespace, entry.at);
+        match entry.without(namespace) {
+            Some(rest) => {
+                self.listed_since = since;
+                self.keep(Arc::new(rest));
+            }
+            None => {
+                self.unsettled.remove(&number);
+            }
+        }
+    }
+
+    /// Notes that a change of a namespace is not known.
+    fn lose(&mut self, namespace: &Arc<str>, at: i64) {
+        if let Some(since) = self.shares.lose(namespace, at) {
+            self.known_since = self.known_since.max(since);
+        }
+    }
+
     /// Notes how commits became live.
     fn settle(&mut self, live: &Live) {
-        let first = self.entries.front().map_or(u64::MAX, |it| it.number);
-        while let Some(entry) = self.unsettled.front() {
-            let became = entry.commit.map(|number| live.became_live(number));
-            match became {
-                Some(BecameLive::NotYet) if entry.number >= first => break,
-                Some(became) => {
-                    let _ = entry.live.set(became);
+        while let Some(number) = self.unsettled.first() {
+            if let Some(entry) = self.entries.get(number)
+                && let Some(became) = entry.commit.map(|number| live.became_live(number))
+            {
+                if became == BecameLive::NotYet {
+                    break;
                 }
-                None => {}
+                let _ = entry.live.set(became);
             }
-            self.unsettled.pop_front();
+            self.unsettled.pop_first();
         }
     }
 }

@@ -6,13 +6,14 @@
 //! one by a proof has it until another namespace proves it.
 
 mod book;
+mod decided;
 mod desk;
+mod looking;
 mod record;
 mod store;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use myriad_model::Host;
 use myriad_proxy::NameSettings;
 use myriad_source::kubernetes::Client;
 use myriad_source::kubernetes::lease::Claim;
-use myriad_translate::{FindingsChange, proof_record};
+use myriad_translate::FindingsChange;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,9 @@ use crate::control::Event;
 use crate::rivals::Rivals;
 use crate::settings::ProofSettings;
 use book::{PROOFS_MAX, PROOFS_PER_NAMESPACE_MAX, ProofBook};
+use decided::DecidedProofs;
 use desk::{IN_FLIGHT_MAX, ProofDesk, ProofQuestion, ProofVerdict};
+use looking::NamedOwners;
 use store::{CONFIG_MAP, ProofStore, StoreError, Written};
 
 /// How often is looked at what others have written, and how soon a write is tried again.
@@ -203,7 +206,7 @@ async fn keep(
         desk: ProofDesk::new(clock::now()),
         kept: known.book,
         text: known.text,
-        wanted: BTreeMap::new(),
+        decided: DecidedProofs::new(clock::now()),
         store: known.store,
         inbox: parts.inbox,
         leads,
@@ -234,8 +237,8 @@ async fn keep(
     }
 }
 
-/// The texts of a record, or words about why nobody says.
-type FoundTexts = Result<Vec<Box<[u8]>>, String>;
+/// The namespaces that a record names, or words about why nobody says.
+type FoundOwners = Result<NamedOwners, String>;
 
 /// The desk and the book, and the hands that do what they say.
 struct ProofKeeper {
@@ -245,14 +248,14 @@ struct ProofKeeper {
     /// The proofs that are kept and told of, and their text as it was read or written last.
     kept: ProofBook,
     text: String,
-    /// The proofs that are to be kept; none for those that are to be forgotten.
-    wanted: BTreeMap<Host, Option<Box<str>>>,
+    /// The proofs that are to be kept or forgotten.
+    decided: DecidedProofs,
     store: ProofStore,
     inbox: mpsc::Sender<Event>,
     /// Whether this process leads; none where it is the only one.
     leads: Option<Claim>,
     did_lead: bool,
-    outcomes: mpsc::Sender<(ProofQuestion, FoundTexts)>,
+    outcomes: mpsc::Sender<(ProofQuestion, FoundOwners)>,
     /// No write before then.
     rest: Instant,
     /// When it was looked at what others have written.
@@ -280,8 +283,8 @@ impl ProofKeeper {
         let mut due = self.looked + LOOK_INTERVAL;
         if self.did_lead {
             due = self.desk.due().map_or(due, |asked| asked.min(due));
-            if !self.wanted.is_empty() {
-                due = due.min(self.rest);
+            if let Some(decided) = self.decided.due() {
+                due = due.min(decided.max(self.rest));
             }
         }
         due
@@ -297,17 +300,17 @@ impl ProofKeeper {
         self.did_lead = leads;
         if !leads {
             // Whoever leads decides.
-            self.wanted.clear();
+            self.decided.clear();
             return;
         }
         while let Some(question) = self.desk.next(clock::now()) {
             self.counters.asked.inc();
             let (finder, outcomes) = (self.finder.clone(), self.outcomes.clone());
+            let installation = self.installation.clone();
+            let proven: Option<Box<str>> = self.proven(&question.host).map(Box::from);
             task::spawn_local("host proof", async move {
-                let found = match proof_record(&question.host) {
-                    Some(name) => finder.texts(&name).await,
-                    None => Ok(Vec::new()),
-                };
+                let host = &question.host;
+                let found = looking::look(&finder, &installation, host, proven.as_deref()).await;
                 // Nobody is left to hear of it where the process ends.
                 let _ = outcomes.send((question, found)).await;
             });
@@ -315,63 +318,71 @@ impl ProofKeeper {
     }
 
     /// Takes in an answer.
-    fn end(&mut self, question: &ProofQuestion, found: FoundTexts) {
-        let host = &question.host;
+    fn end(&mut self, question: &ProofQuestion, found: FoundOwners) {
+        let (host, now) = (&question.host, clock::now());
+        let proven = self.decided.proven(host, self.kept.get(host));
         let named = match &found {
-            Ok(texts) => Some(record::named(texts, &self.installation)),
+            // Where others have written another one meanwhile, it is asked of again.
+            Ok(owners) => owners.trusted(proven),
             Err(words) => {
                 self.counters.failed.inc();
                 tracing::debug!(%host, words, "nobody says whose it is");
                 None
             }
         };
-        let wanted = self.wanted.get(host);
-        let proven = match wanted {
-            Some(wanted) => wanted.as_deref(),
-            None => self.kept.get(host),
-        };
-        let verdict = self
-            .desk
-            .end(question, named.as_ref(), proven, clock::now());
+        let verdict = self.desk.end(question, named, proven, now);
         // An answer that came too late is of one who leads no more.
         if !self.did_lead {
             return;
         }
-        let wanted = match verdict {
+        let proven = match verdict {
             None => return,
             Some(ProofVerdict::Proven(namespace)) => Some(namespace),
             Some(ProofVerdict::Released) => None,
         };
-        self.wanted.insert(host.clone(), wanted);
+        let charged = question.charged();
+        self.decided.decide(host, proven, charged, now);
+    }
+
+    /// The namespace that has proven a host, as it is known or was decided.
+    fn proven(&self, host: &Host) -> Option<&str> {
+        self.decided.proven(host, self.kept.get(host))
     }
 
     /// Keeps what was decided, or looks at what others have, where that is due.
     async fn settle(&mut self) {
         let now = clock::now();
-        if !self.wanted.is_empty() && now >= self.rest {
-            let problem = self.write().await;
+        let is_due = self.decided.due().is_some_and(|due| due <= now);
+        if is_due && now >= self.rest {
+            let problem = self.write(now, false).await;
             self.tell(problem).await;
         } else if now >= self.looked + LOOK_INTERVAL {
             self.look().await;
         }
     }
 
-    /// Keeps what was decided, and tells of it. Returns what is wrong.
-    async fn write(&mut self) -> Option<Finding> {
+    /// Keeps what was decided and is to be written by a moment, and tells of it. Where that is what
+    /// is kept, it is written if it is to be anew. Returns what is wrong.
+    async fn write(&mut self, now: Instant, is_anew: bool) -> Option<Finding> {
         let mut next = self.kept.clone();
         let mut full = None;
-        for (host, namespace) in &self.wanted {
+        for (host, namespace) in self.decided.ready(now) {
             match namespace {
                 None => next.remove(host),
+                Some(namespace) if next.get(host) == Some(namespace) => {}
                 Some(namespace) if next.put(host, namespace, clock::unix_seconds()) => {}
                 Some(namespace) => full = Some(too_many(host, namespace)),
             }
+        }
+        if next == self.kept && !is_anew {
+            self.decided.written(now);
+            return full.or_else(|| self.problem.clone());
         }
         let text = next.text();
         self.rest = clock::now() + WRITE_INTERVAL;
         match self.store.write(&self.text, &text).await {
             Ok(Written::Done) => {
-                self.wanted.clear();
+                self.decided.written(now);
                 self.text = text;
                 self.replace(next).await;
                 full
@@ -398,7 +409,7 @@ impl ProofKeeper {
             // What was deleted is written anew by who leads, and nobody loses a host by that.
             Ok(text) if text.is_empty() && self.kept.len() > 0 => {
                 if self.did_lead {
-                    let problem = self.write().await;
+                    let problem = self.write(clock::now(), true).await;
                     self.tell(problem).await;
                 }
             }

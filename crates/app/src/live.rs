@@ -238,9 +238,10 @@ impl Live {
         let after = number.unwrap_or(before).max(before);
         if after != before {
             let crowds = proxy.crowds();
+            let was_ready = state.groups.is_ready(crowds.1.as_ref());
             state.in_crowds(&crowds, |crowd| crowd.leave(before));
             state.reach(stream, after);
-            self.tell_served(&mut state, crowds.1.as_ref());
+            self.tell_served(&mut state, crowds.1.as_ref(), was_ready);
             self.settle(&mut state);
         }
     }
@@ -274,11 +275,12 @@ impl Live {
         let Some(proxy) = state.proxies.remove(&stream) else {
             return change;
         };
+        let was_ready = state.groups.is_ready(proxy.group.as_ref());
         state.in_crowds(&proxy.crowds(), |crowd| match proxy.reached {
             Some(number) => crowd.leave(number),
             None => crowd.in_step.remove(&proxy.newcomer.view, stream),
         });
-        self.tell_served(&mut state, proxy.group.as_ref());
+        self.tell_served(&mut state, proxy.group.as_ref(), was_ready);
         if proxy.refused > 0 {
             let gone = state.refusals.leave((stream, &proxy.newcomer.speaker));
             change.removed.extend(gone);

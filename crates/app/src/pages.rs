@@ -8,8 +8,8 @@ use myriad_admin::{Admin, Form, Hosts, Page};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::task;
-use myriad_proxy::TopReader;
 use myriad_proxy::telemetry::live_trace::LiveTraces;
+use myriad_proxy::{Proxy, TopReader};
 use myriad_translate::MAIN;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use crate::otlp::{Otlp, SenderName};
 use crate::process;
 use crate::resident::give_back_when_ready;
 use crate::restart::{Restart, Role};
+use crate::settings::{ConsoleSettings, Traffic};
 use crate::status::report::{self, Reporter};
 use crate::{top, trace, why};
 
@@ -68,6 +69,31 @@ pub struct Pages {
     pub hosts: Hosts,
 }
 
+impl Pages {
+    /// The pages of a process with a proxy: what is its own, and what settings say of them. It
+    /// keeps no history.
+    pub fn of_proxy(
+        proxy: &Proxy,
+        (metrics, reporter): (&Metrics, Reporter),
+        traffic: &Traffic,
+        (console, exports, hosts): (Option<&ConsoleSettings>, Option<&Otlp>, &Hosts),
+    ) -> Pages {
+        let board = reporter.board.clone();
+        let console = ConsoleParts::of(console, &board);
+        Pages {
+            metrics: metrics.clone(),
+            reporter,
+            explainer: Explainer::of_proxy(proxy.reader(), traffic, board),
+            history: None,
+            traces: Some(proxy.live_traces()),
+            top: Some(proxy.top()),
+            exports: exports.cloned(),
+            console: console.map(|it| it.with_tables(proxy.reader())),
+            hosts: hosts.clone(),
+        }
+    }
+}
+
 /// Serves the admin pages on a thread of their own: a dump of a large board must not delay a
 /// change. They are served `from` when that is cancelled; until then the process before does. The
 /// same thread gives back what only the start needed. Metrics are sent from here, too.
@@ -89,6 +115,8 @@ pub fn start(
         exports.start(name, &pages.metrics, drain)?;
     }
     let readiness = pages.reporter.readiness.clone();
+    let console = pages.console.as_ref();
+    let recording = console.map(|console| console.recording(&pages.metrics));
     let admin = pages.into_admin();
     let drained = drain.holder();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -99,6 +127,9 @@ pub fn start(
         .spawn(move || {
             runtime.block_on(async move {
                 drop(task::spawn("start", give_back_when_ready(readiness)));
+                if let Some(recording) = recording {
+                    drop(task::spawn("plots", recording));
+                }
                 tokio::select! {
                     () = from.cancelled() => {}
                     () = drained.signalled() => return,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::readiness::Readiness;
@@ -34,6 +34,14 @@ use message::{Message, SOCKETS_MAX, SOCKETS_PER_MESSAGE_MAX};
 
 /// How long the other process may take for an answer that it has at hand.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a process that connects may take to say that it wants the sockets, which is the first
+/// that it does. Others wait meanwhile, and no longer than [`ANSWER_TIMEOUT`].
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a process that was given the sockets may say nothing while another one asks for them.
+/// The newer one takes its place then, in time for its own [`ANSWER_TIMEOUT`].
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// How long a process may take to become live, before its predecessor gives it up.
 const LIVE_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -242,6 +250,12 @@ impl Drop for Succession {
 }
 
 impl Counters {
+    /// Notes that a process asked in vain.
+    fn fail(&self, error: &anyhow::Error) {
+        self.failed.inc();
+        tracing::warn!("another process asked for the sockets, in vain: {error:#}");
+    }
+
     fn register(&self, metrics: &Metrics) {
         let taken = self.sockets_taken.clone();
         let help = "Listening sockets taken over from the process before";
@@ -264,52 +278,77 @@ impl Keeper {
     /// Returns once another process has taken over.
     async fn keep(mut self) -> anyhow::Result<()> {
         if let Some(predecessor) = self.restart.predecessor.take() {
-            // Whatever became of it: this process is live.
-            let told = tokio::task::spawn_blocking(move || succeed(&predecessor)).await?;
-            match told {
-                Ok(()) => tracing::info!("the process before drains"),
-                Err(error) => tracing::warn!("the process before says nothing: {error:#}"),
+            let path = self.restart.path.clone();
+            let told = tokio::task::spawn_blocking(move || {
+                let told = succeed(&predecessor);
+                let is_late = told.as_ref().is_err_and(|error| is_late(&path, error));
+                (told, is_late)
+            });
+            match told.await? {
+                (Ok(()), _) => tracing::info!("the process before drains"),
+                // Two would serve, and write the same files.
+                (Err(_), true) => {
+                    tracing::error!("another process has the place of this one: it drains");
+                    self.leave();
+                    return Ok(());
+                }
+                // Whatever became of it: this process is live.
+                (Err(error), _) => tracing::warn!("the process before says nothing: {error:#}"),
             }
         }
         let listening = listen(&self.restart.path)?;
+        let mut next: Option<UnixStream> = None;
         loop {
-            let (socket, _) = listening.accept().await.context("nobody can ask")?;
-            match self.hand_over(socket).await {
-                Ok(()) => return Ok(()),
-                Err(error) => {
-                    self.offer.is_suspended.store(false, Ordering::Release);
-                    self.counters.failed.inc();
-                    tracing::warn!("another process asked for the sockets, in vain: {error:#}");
+            let socket = match next.take() {
+                Some(asking) => asking,
+                None => asker(&listening, &self.counters).await?,
+            };
+            let others = newer(&listening, &self.counters, SILENCE_MAX);
+            let error = match outlast(self.hand_over(&socket), others).await {
+                Ok(None) => {
+                    self.succeed(&socket).await;
+                    return Ok(());
                 }
-            }
+                Ok(asking) => {
+                    next = asking;
+                    anyhow!("it says nothing, and a newer one asks")
+                }
+                Err(error) => error,
+            };
+            self.offer.is_suspended.store(false, Ordering::Release);
+            self.counters.fail(&error);
         }
     }
 
     /// Gives everything to a process, and waits until it is live.
-    async fn hand_over(&self, socket: UnixStream) -> anyhow::Result<()> {
-        check_peer(&socket)?;
-        let hello = tokio::time::timeout(ANSWER_TIMEOUT, receive(&socket));
-        let Message::Hello = hello.await.context("it says nothing")?? else {
-            bail!("it does not say what it wants");
-        };
+    async fn hand_over(&self, socket: &UnixStream) -> anyhow::Result<()> {
         tracing::info!("another process takes over");
         self.offer.is_suspended.store(true, Ordering::Release);
-        tokio::time::timeout(ANSWER_TIMEOUT, self.give(&socket))
+        tokio::time::timeout(ANSWER_TIMEOUT, self.give(socket))
             .await
             .context("it does not take them")??;
-        let live = tokio::time::timeout(LIVE_TIMEOUT, receive(&socket));
-        let Message::Live = live.await.context("it did not get live")?? else {
-            bail!("it does not say that it is live");
-        };
+        let live = tokio::time::timeout(LIVE_TIMEOUT, receive(socket));
+        match live.await.context("it did not get live")?? {
+            Message::Live => Ok(()),
+            _ => bail!("it does not say that it is live"),
+        }
+    }
+
+    /// A process is live: from here on it is the one, whether or not it hears this.
+    async fn succeed(&self, socket: &UnixStream) {
         self.counters.handed_over.inc();
+        self.leave();
+        if let Err(error) = send(socket, &Message::Draining, &[]).await {
+            tracing::warn!("the process that took over is not told: {error:#}");
+        }
+    }
+
+    /// Leaves everything to the process that is live from here on.
+    fn leave(&self) {
+        self.offer.is_suspended.store(true, Ordering::Release);
         self.offer.readiness.hand_over();
         self.offer.sockets.succeed();
         self.offer.admin.start();
-        // From here on it is the one, whether or not it hears this.
-        if let Err(error) = send(&socket, &Message::Draining, &[]).await {
-            tracing::warn!("the process that took over is not told: {error:#}");
-        }
-        Ok(())
     }
 
     async fn give(&self, socket: &UnixStream) -> anyhow::Result<()> {
@@ -332,6 +371,50 @@ impl Keeper {
             secrets: secrets.map(|it| (it.since, it.bytes)).collect(),
         };
         send(socket, &end, &[]).await
+    }
+}
+
+/// The next process that asks for the sockets. One that only connects keeps no other waiting.
+async fn asker(listening: &UnixListener, counters: &Counters) -> anyhow::Result<UnixStream> {
+    loop {
+        let (socket, _) = listening.accept().await.context("nobody can ask")?;
+        match greeted(&socket).await {
+            Ok(()) => return Ok(socket),
+            Err(error) => counters.fail(&error),
+        }
+    }
+}
+
+async fn greeted(socket: &UnixStream) -> anyhow::Result<()> {
+    check_peer(socket)?;
+    let hello = tokio::time::timeout(HELLO_TIMEOUT, receive(socket));
+    match hello.await.context("it says nothing")?? {
+        Message::Hello => Ok(()),
+        _ => bail!("it does not say what it wants"),
+    }
+}
+
+/// A process that asks while another one has the sockets, no earlier than after so long.
+async fn newer(
+    listening: &UnixListener,
+    counters: &Counters,
+    silence_max: Duration,
+) -> anyhow::Result<UnixStream> {
+    let silence = tokio::time::sleep(silence_max);
+    let asking = asker(listening, counters).await?;
+    silence.await;
+    Ok(asking)
+}
+
+/// Waits until a process is live; where a newer one takes its place before that, that one.
+async fn outlast(
+    hand_over: impl Future<Output = anyhow::Result<()>>,
+    newer: impl Future<Output = anyhow::Result<UnixStream>>,
+) -> anyhow::Result<Option<UnixStream>> {
+    tokio::select! {
+        biased;
+        lives = hand_over => lives.map(|()| None),
+        asking = newer => asking.map(Some),
     }
 }
 
@@ -370,6 +453,19 @@ fn succeed(predecessor: &Socket) -> anyhow::Result<()> {
         (Message::Draining, _) => Ok(()),
         _ => bail!("it says something else"),
     }
+}
+
+/// Whether the process before has closed the connection, since this one took too long, and somebody
+/// serves all the same.
+fn is_late(path: &Path, error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    let is_closed = error.is_some_and(|error| {
+        matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+        )
+    });
+    is_closed && matches!(connect(path), Ok(Some(_)))
 }
 
 /// A connection to whoever listens at a path; none where nobody does.

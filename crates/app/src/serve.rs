@@ -26,11 +26,9 @@ use tokio_util::sync::CancellationToken;
 use crate::acme::{self, Acme};
 use crate::board::Board;
 use crate::cli::RawServe;
-use crate::console::ConsoleParts;
 use crate::control::{
     Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Shares, follow_tenants,
 };
-use crate::explain::Explainer;
 use crate::history::History;
 use crate::host_proof::{ProofParts, Proving};
 use crate::live::Live;
@@ -376,18 +374,11 @@ fn pages(
     metrics: &Metrics,
     reporter: Reporter,
 ) -> Pages {
-    let board = reporter.board.clone();
-    let console = ConsoleParts::of(settings.console.as_ref(), &board);
+    let (console, exports) = (settings.console.as_ref(), settings.otlp.as_ref());
+    let around = (console, exports, &settings.admin_hosts);
     Pages {
-        metrics: metrics.clone(),
-        reporter,
-        explainer: Explainer::of_proxy(proxy.reader(), &settings.traffic, board),
         history: settings.history.map(History::new),
-        traces: Some(proxy.live_traces()),
-        top: Some(proxy.top()),
-        exports: settings.otlp.clone(),
-        console: console.map(|it| it.with_tables(proxy.reader())),
-        hosts: settings.admin_hosts.clone(),
+        ..Pages::of_proxy(proxy, (metrics, reporter), &settings.traffic, around)
     }
 }
 

@@ -134,6 +134,8 @@ pub fn answer(
         until: clock::now() + TRYING_MAX,
     };
     story.tell(&mut past, &mut report, end);
+    // As far back as it was looked at.
+    report.hints.extend(past.not_kept());
     Ok(report)
 }
 

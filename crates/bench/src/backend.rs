@@ -29,13 +29,12 @@ const LET_PASS: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 /// The longest request head; the generator's are a tenth of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// A listener, and the answer that it gives.
+/// A listener, and the answers that it gives.
 struct Service {
     listener: TcpListener,
-    response: Vec<u8>,
-    /// The start of requests, as the load generator and the prober send them. A request for
-    /// another path shows that a proxy did not rewrite it.
-    start: &'static [u8],
+    /// The starts of requests, as the load generator and the prober send them, each with its
+    /// answer. A request for another path shows that a proxy did not rewrite it.
+    answers: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether a request came that bore the identity of its caller; none where nobody asks.
     seen: Option<Arc<AtomicBool>>,
 }
@@ -69,23 +68,29 @@ pub fn start_known(address: IpAddr) -> anyhow::Result<([SocketAddr; 2], i32)> {
     ];
     let addresses = [listeners[0].local_addr()?, listeners[1].local_addr()?];
     let services = listeners.into_iter().zip(STATUSES);
-    let services = services.map(|(listener, status)| Service::endpoint(listener, status, None));
+    let services = services.map(|(listener, status)| Service::endpoint(listener, status));
     let thread = spawn("backend", services.collect())?;
     Ok((addresses, thread))
 }
 
-/// Answers on this listener as the first endpoint does, on a thread of its own, which ends with
-/// the process. Says whether a request came that bore the identity of its caller.
+/// Answers on this listener with 200 and a body of the length that belongs to the path, on a thread
+/// of its own, which ends with the process. Says whether a request came that bore the identity of
+/// its caller.
 ///
 /// # Errors
 /// No thread is to be had.
-pub fn serve(listener: TcpListener) -> anyhow::Result<Arc<AtomicBool>> {
+pub fn serve(listener: TcpListener, bodies: &[(String, usize)]) -> anyhow::Result<Arc<AtomicBool>> {
     let is_identified = Arc::new(AtomicBool::new(false));
-    let seen = Some(is_identified.clone());
-    spawn(
-        "server",
-        vec![Service::endpoint(listener, STATUSES[0], seen)],
-    )?;
+    let answers = bodies.iter().map(|(path, bytes)| {
+        let start = format!("GET {path} ").into_bytes();
+        (start, response(STATUSES[0], *bytes))
+    });
+    let service = Service {
+        listener,
+        answers: answers.collect(),
+        seen: Some(is_identified.clone()),
+    };
+    spawn("server", vec![service])?;
     Ok(is_identified)
 }
 
@@ -99,8 +104,7 @@ pub fn start_authorizer(address: IpAddr) -> anyhow::Result<SocketAddr> {
     let bound = listener.local_addr()?;
     let service = Service {
         listener,
-        response: LET_PASS.to_vec(),
-        start: b"GET /",
+        answers: vec![(b"GET /".to_vec(), LET_PASS.to_vec())],
         seen: None,
     };
     spawn("authorizer", vec![service])?;
@@ -163,15 +167,11 @@ fn answer_all(services: &[Service]) -> io::Result<()> {
 }
 
 impl Service {
-    fn endpoint(listener: TcpListener, status: u16, seen: Option<Arc<AtomicBool>>) -> Service {
-        let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
-        let mut response = head.into_bytes();
-        response.resize(response.len() + BODY_BYTES, FILLING);
+    fn endpoint(listener: TcpListener, status: u16) -> Service {
         Service {
             listener,
-            response,
-            start: b"GET / ",
-            seen,
+            answers: vec![(b"GET / ".to_vec(), response(status, BODY_BYTES))],
+            seen: None,
         }
     }
 
@@ -183,10 +183,9 @@ impl Service {
         {
             seen.store(true, Ordering::Relaxed);
         }
-        match request.starts_with(self.start) {
-            true => &self.response,
-            false => NOT_FOUND,
-        }
+        let mut answers = self.answers.iter();
+        let answer = answers.find(|(start, _)| request.starts_with(start));
+        answer.map_or(NOT_FOUND, |(_, response)| response.as_slice())
     }
 }
 
@@ -255,8 +254,16 @@ impl Visitor {
     }
 }
 
+/// An answer with this status, and a body of this length.
+fn response(status: u16, body_bytes: usize) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status} Answer\r\nContent-Length: {body_bytes}\r\n\r\n");
+    let mut response = head.into_bytes();
+    response.resize(response.len() + body_bytes, FILLING);
+    response
+}
+
 /// Whether proxies state the identity of the caller.
-fn has_identity(head: &[u8]) -> bool {
+pub(crate) fn has_identity(head: &[u8]) -> bool {
     memmem::find(head, b"URI=spiffe://").is_some()
 }
 

@@ -53,7 +53,7 @@ const TOKEN: &str = "measured-measured-measured";
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The pages that are measured, and health, which is asked for beside each.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/console",
     "/console/domains",
     "/console/domains?name=d0099&end=start",
@@ -61,6 +61,7 @@ const PAGES: [&str; 9] = [
     "/console/domain?host=d000042.many.example",
     "/console/findings",
     "/console/findings?text=d000042",
+    "/console/plots?of=traffic",
     "/console/mesh",
     "/console/memory",
 ];

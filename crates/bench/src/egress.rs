@@ -7,6 +7,7 @@
 mod database;
 mod ground;
 mod report;
+mod way;
 
 use std::time::Duration;
 
@@ -16,19 +17,21 @@ use crate::cluster;
 use crate::table::Table;
 use ground::Ground;
 use report::Row;
+use way::Way;
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EgressArgs {
     /// Which ways: 1 around the proxy, 2 through the sidecar, 3 through the gateway, 4 with mutual
-    /// TLS between both, 5 to any host of a domain.
+    /// TLS between both, 5 to any host of a domain, 5m that with mutual TLS.
     #[arg(
         long,
+        value_enum,
         value_delimiter = ',',
-        default_value = "1,2,3,4,5",
-        value_parser = clap::value_parser!(u8).range(1..=5)
+        default_value = "1,2,3,4,5,5m",
+        hide_possible_values = true
     )]
-    cases: Vec<u8>,
+    cases: Vec<Way>,
     /// Numbers of clients, one row for each.
     #[arg(
         long,
@@ -76,19 +79,20 @@ pub fn run(args: &EgressArgs) -> anyhow::Result<()> {
 fn measure(args: &EgressArgs) -> anyhow::Result<()> {
     let ground = Ground::prepare(args.workers, args.payload)?;
     let mut report = Table::new(args.json);
-    for (at, &case) in args.cases.iter().enumerate() {
-        ground.open(case).with_context(|| format!("case {case}"))?;
+    for (at, &way) in args.cases.iter().enumerate() {
+        let word = way.word();
+        ground.open(way).with_context(|| format!("case {word}"))?;
         if at == 0 {
             let (clients, time) = COMPILING;
-            ground.load(case, clients, WARMING, time)?;
+            ground.load(way, clients, WARMING, time)?;
         }
         for &clients in &args.clients {
             let time = Duration::from_secs_f64(args.seconds);
-            let turn = ground.load(case, clients, WARMING, time);
-            let turn = turn.with_context(|| format!("case {case}, {clients} clients"))?;
-            report.add(&Row::new(case, clients, &turn))?;
+            let turn = ground.load(way, clients, WARMING, time);
+            let turn = turn.with_context(|| format!("case {word}, {clients} clients"))?;
+            report.add(&Row::new(way, clients, &turn))?;
         }
-        ground.close(case)?;
+        ground.close(way)?;
     }
     ground.leave()
 }

@@ -1,13 +1,16 @@
-//! `fleet`: what many proxies cost one controller, per change and when it starts anew.
+//! `fleet`: what many proxies cost one controller or several, per change and when they start anew.
 
+mod controllers;
 mod mesh;
 mod proxies;
 mod tally;
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use http::Method;
 use indicatif::ProgressBar;
 use myriad_model::Digest;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -22,6 +25,7 @@ use crate::cluster::parts::Home;
 use crate::cluster::process::Process;
 use crate::cluster::tenant::Kind;
 use crate::domains::{Certificates, Generator};
+use controllers::{CONTROLLERS_MAX, ControllerShare, Controllers};
 use mesh::MeshArgs;
 use proxies::{Pattern, Proxies};
 
@@ -40,7 +44,13 @@ pub struct FleetArgs {
     /// Changes per second, at most: each waits until all proxies have the one before.
     #[arg(long, default_value_t = 5.0)]
     rate: f64,
-    /// Seconds between the end of the controller and its new start.
+    /// Controllers, of which the first leads; proxies and sidecars are spread over all of them.
+    #[arg(long, default_value_t = 1)]
+    controllers: usize,
+    /// Seconds in which nothing happens while the idle fleet is measured.
+    #[arg(long, default_value_t = 10)]
+    idle_seconds: u64,
+    /// Seconds between the end of all controllers and their new start.
     #[arg(long, default_value_t = 3)]
     downtime_seconds: u64,
     /// Threads of all proxies together.
@@ -60,10 +70,6 @@ pub struct FleetArgs {
 /// Services whose endpoints are changed. Each proxy holds its own copy of what changed.
 const TOUCHED_MAX: u64 = 50;
 
-/// How long nothing happens while the idle fleet is measured: each connection is asked once in
-/// that time whether it is there.
-const IDLE: Duration = Duration::from_secs(10);
-
 /// Descriptors beside those of proxies.
 const DESCRIPTORS_SPARE: u64 = 512;
 
@@ -72,17 +78,21 @@ const DESCRIPTORS_SPARE: u64 = 512;
 struct Report {
     proxies: usize,
     services: u64,
+    controllers: usize,
+    /// The time until the first controller is ready.
     controller_start_s: f64,
     /// The time from the first connection until all proxies, which hold everything already, are in
     /// step.
     join_s: f64,
-    /// Processor time of the controller for that.
+    /// Processor time of all controllers for that.
     join_cpu_s: f64,
-    /// Resident memory of the controller with all proxies.
+    /// Resident memory of the controller with all proxies; of several, the largest.
     rss_mib: f64,
-    /// Processor time of the controller while nothing happens, in percent of one core.
+    /// Processor time of all controllers while nothing happens, in percent of one core.
     idle_cpu_percent: f64,
     changes: Changes,
+    /// The part of each controller in the changes, the leader first.
+    by_controller: Vec<ControllerShare>,
     restart: Restart,
     #[serde(skip_serializing_if = "Option::is_none")]
     reconnect: Option<Reconnect>,
@@ -94,15 +104,18 @@ struct Report {
 struct Changes {
     /// The time from the write of an endpoint until the last proxy has it.
     last_proxy_ms: Quantiles,
+    /// Processor time of all controllers.
     cpu_ms_per_change: f64,
-    /// The controller's processor time meanwhile, in percent of one core.
+    /// The same meanwhile, in percent of one core.
     cpu_percent: f64,
     bytes_per_proxy: f64,
+    /// The changes that each proxy was told, which is each one once.
+    told: u64,
     /// Streams that were sent something, per change.
     streams_woken: f64,
     /// Nodes of snapshots that were compared for that, per change and stream.
     nodes_visited: f64,
-    /// Resident memory of the controller in the end.
+    /// Resident memory of the largest controller in the end.
     rss_mib: f64,
 }
 
@@ -145,6 +158,10 @@ pub fn run(args: &FleetArgs) -> anyhow::Result<()> {
     ensure!(args.proxies > 0, "a fleet has a proxy");
     ensure!(args.services > 0, "there is a service");
     ensure!(args.changes > 0 && args.rate > 0.0, "something changes");
+    ensure!(
+        (1..=CONTROLLERS_MAX).contains(&args.controllers),
+        "--controllers is from 1 to {CONTROLLERS_MAX}"
+    );
     cluster::inside(|| match args.mesh.mesh {
         true => {
             raise_descriptors(args.mesh.sidecars_max())?;
@@ -172,36 +189,43 @@ fn measure(args: &FleetArgs) -> anyhow::Result<Report> {
     let generator = Generator::new(Certificates::Unique, endpoints)?;
     let mut ground = Ground::prepare(&generator)?;
     ground.fill(&generator, args.services, &ProgressBar::hidden())?;
-    let (controller, ready) = start(&ground)?;
+    let holder = || holder(&ground);
+    let start = |number| controller(&ground, number);
+    let (controllers, ready) = Controllers::start_led(args.controllers, start, holder)?;
     let way = ground.runtime.block_on(ground.home.way())?;
+    let ways: Vec<_> = (0..args.controllers).map(|it| way.at(sync(it))).collect();
 
     let pattern = proxies::pattern(&way, args.services)?;
-    let (worked, joined) = (controller.processor_time()?, Instant::now());
-    let proxies = Proxies::start(&way, &pattern, args.proxies, args.threads)?;
+    let (worked, joined) = (controllers.processor_time()?, Instant::now());
+    let proxies = Proxies::start(&ways, &pattern, args.proxies, args.threads)?;
     let in_step = proxies.wait_in_step(None)?;
-    let join_cpu = controller.processor_time()? - worked;
-    let worked = controller.processor_time()?;
-    std::thread::sleep(IDLE);
-    let idle = controller.processor_time()? - worked;
-    let (rss_mib, _) = controller.memory_mib()?;
-    let changes = change(args, &ground, &generator, &controller, &proxies)?;
+    let join_cpu = controllers.processor_time()? - worked;
+    let worked = controllers.processor_time()?;
+    let idle_time = Duration::from_secs(args.idle_seconds.max(1));
+    std::thread::sleep(idle_time);
+    let idle = controllers.processor_time()? - worked;
+    let (rss_mib, _) = controllers.memory_mib()?;
+    let (changes, by_controller) = change(args, &ground, &generator, &controllers, &proxies)?;
+    controllers.check_leader(holder)?;
     let proxies_rss_mib = cluster::usage::memory_mib(std::process::id())?.0;
-    let (restart, digest) = restart(args, &ground, controller, &proxies)?;
+    let (restart, digest) = restart(args, &ground, controllers, &proxies)?;
     proxies.stop();
     let reconnect = args
         .reconnect
-        .then(|| reconnect(args, &ground, &way, digest));
+        .then(|| reconnect(args, &ground, &ways, digest));
     let reconnect = reconnect.transpose()?;
     ground.leave()?;
     Ok(Report {
         proxies: args.proxies,
         services: args.services,
+        controllers: args.controllers,
         controller_start_s: seconds(ready),
         join_s: seconds(in_step.at - joined),
         join_cpu_s: seconds(join_cpu),
         rss_mib: tenth(rss_mib),
-        idle_cpu_percent: percent(idle, IDLE),
+        idle_cpu_percent: percent(idle, idle_time),
         changes,
+        by_controller,
         restart,
         reconnect,
         proxies_rss_mib: tenth(proxies_rss_mib),
@@ -213,16 +237,15 @@ fn change(
     args: &FleetArgs,
     ground: &Ground,
     generator: &Generator,
-    controller: &Process,
+    controllers: &Controllers,
     proxies: &Proxies,
-) -> anyhow::Result<Changes> {
+) -> anyhow::Result<(Changes, Vec<ControllerShare>)> {
     let touched = args.services.min(TOUCHED_MAX);
     let mut pace = Pace::new(args.rate);
     let mut times = Vec::new();
     let mut digest = proxies.wait_in_step(None)?.digest;
-    let before = controller.figures()?;
-    let (bytes_before, worked_before) = (proxies.bytes(), controller.processor_time()?);
-    let begun = Instant::now();
+    let (before, told_before) = (controllers.look()?, proxies.told());
+    let (bytes_before, begun) = (proxies.bytes(), Instant::now());
     for turn in 0..args.changes {
         let index = turn % touched * args.services / touched;
         let domain = generator.domain(Generator::existing(index), 0)?;
@@ -239,73 +262,76 @@ fn change(
         times.push(in_step.at.saturating_duration_since(sent));
     }
     pace.wait();
-    let worked = controller.processor_time()? - worked_before;
-    let took = begun.elapsed();
-    let after = controller.figures()?;
-    let since = |name| anyhow::Ok((after.counter(name)? - before.counter(name)?) as f64);
+    let (took, after) = (begun.elapsed(), controllers.look_back()?);
+    let worked = after.worked_together() - before.worked_together();
+    let since = |name| anyhow::Ok((after.sum(name)? - before.sum(name)?) as f64);
     let sent = since("sync_commits")?;
-    let bytes = sum_since(&proxies.bytes(), &bytes_before);
+    let bytes = differences(&proxies.bytes(), &bytes_before);
+    let told = told_once(&differences(&proxies.told(), &told_before), args.changes)?;
     let count = args.changes as f64;
-    Ok(Changes {
+    let shares = controllers.shares((&before, &after), (0, bytes.as_slice()), count)?;
+    let bytes: u64 = bytes.iter().sum();
+    let changes = Changes {
         last_proxy_ms: Quantiles::of(times.into_iter()),
         cpu_ms_per_change: tenth(worked.as_secs_f64() * 1e3 / count),
         cpu_percent: percent(worked, took),
         bytes_per_proxy: tenth(bytes as f64 / count / args.proxies as f64),
+        told,
         streams_woken: tenth(sent / count),
         nodes_visited: tenth(since("sync_nodes_visited")? / sent),
-        rss_mib: tenth(controller.memory_mib()?.0),
-    })
+        rss_mib: tenth(controllers.memory_mib()?.0),
+    };
+    Ok((changes, shares))
 }
 
-/// Kills the controller, and starts it anew.
+/// Kills all controllers, and starts them anew.
 fn restart(
     args: &FleetArgs,
     ground: &Ground,
-    controller: Process,
+    controllers: Controllers,
     proxies: &Proxies,
 ) -> anyhow::Result<(Restart, Digest)> {
-    controller.kill()?;
+    controllers.kill()?;
     proxies.wait_alone()?;
     let before = proxies.bytes();
     std::thread::sleep(Duration::from_secs(args.downtime_seconds));
-    let (controller, ready) = start(ground)?;
+    let start = |number| controller(ground, number);
+    let (controllers, ready) = Controllers::start(args.controllers, start)?;
     let ready_at = Instant::now();
     let in_step = proxies.wait_in_step(None)?;
     let after = proxies.bytes();
-    let each = after
-        .iter()
-        .zip(&before)
-        .map(|(after, before)| after - before);
-    let (rss_mib, rss_peak_mib) = controller.memory_mib()?;
+    let each = differences(&after, &before);
+    let (rss_mib, rss_peak_mib) = controllers.memory_mib()?;
     let restart = Restart {
         downtime_s: args.downtime_seconds as f64,
         ready_s: seconds(ready),
         settled_s: seconds(in_step.at.saturating_duration_since(ready_at)),
-        cpu_s: seconds(controller.processor_time()?),
-        bytes_per_proxy: tenth(sum_since(&after, &before) as f64 / args.proxies as f64),
-        bytes_per_proxy_max: each.max().unwrap_or(0),
+        cpu_s: seconds(controllers.processor_time()?),
+        bytes_per_proxy: tenth(each.iter().sum::<u64>() as f64 / args.proxies as f64),
+        bytes_per_proxy_max: each.iter().copied().max().unwrap_or(0),
         rss_mib: tenth(rss_mib),
         rss_peak_mib: tenth(rss_peak_mib),
     };
     Ok((restart, in_step.digest))
 }
 
-/// Starts a controller anew, and then as many proxies that hold nothing, until all are where it is.
+/// Starts controllers anew, and then as many proxies that hold nothing, until all are where they
+/// are.
 fn reconnect(
     args: &FleetArgs,
     ground: &Ground,
-    way: &Way,
+    ways: &[Way],
     digest: Digest,
 ) -> anyhow::Result<Reconnect> {
-    let (controller, _) = start(ground)?;
-    let before = controller.figures()?;
-    let (worked, begun) = (controller.processor_time()?, Instant::now());
-    let proxies = Proxies::start(way, &Pattern::empty(), args.proxies, args.threads)?;
+    let start = |number| controller(ground, number);
+    let (controllers, _) = Controllers::start(args.controllers, start)?;
+    let (before, begun) = (controllers.look()?, Instant::now());
+    let proxies = Proxies::start(ways, &Pattern::empty(), args.proxies, args.threads)?;
     let settled = proxies.wait_at(digest)?;
-    let worked = controller.processor_time()? - worked;
-    let (rss_mib, rss_peak_mib) = controller.memory_mib()?;
-    let after = controller.figures()?;
-    let since = |name| anyhow::Ok(after.counter(name)? - before.counter(name)?);
+    let after = controllers.look_back()?;
+    let worked = after.worked_together() - before.worked_together();
+    let (rss_mib, rss_peak_mib) = controllers.memory_mib()?;
+    let since = |name| anyhow::Ok(after.sum(name)? - before.sum(name)?);
     let bytes: u64 = proxies.bytes().iter().sum();
     proxies.stop();
     Ok(Reconnect {
@@ -320,10 +346,39 @@ fn reconnect(
     })
 }
 
-fn start(ground: &Ground) -> anyhow::Result<(Process, Duration)> {
-    let mut controller = ground.home.controller()?;
-    let ready = controller.wait_ready().context("the controller")?;
-    Ok((controller, ready))
+/// Starts a controller, by its number from 0.
+fn controller(ground: &Ground, number: u16) -> anyhow::Result<Process> {
+    match number.checked_sub(1) {
+        None => ground.home.controller(),
+        Some(further) => ground.home.replica(further, &[]),
+    }
+}
+
+/// The address where the controller of a number is followed.
+fn sync(number: usize) -> SocketAddr {
+    let further = number.checked_sub(1).map(u16::try_from);
+    match further {
+        Some(Ok(further)) => Home::replica_sync(further),
+        // No more are started than have a number.
+        None | Some(Err(_)) => Home::sync(),
+    }
+}
+
+/// The one that leads.
+fn holder(ground: &Ground) -> Option<String> {
+    let namespace = &ground.home.namespace;
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/myriad");
+    let lease = ground.home.api.call(Method::GET, &path, None);
+    controllers::holder(&ground.runtime.block_on(lease).ok()?)
+}
+
+/// The changes that each was told, which must be all of them, once.
+fn told_once(told: &[u64], changes: u64) -> anyhow::Result<u64> {
+    let other = told.iter().position(|told| *told != changes);
+    if let Some(at) = other {
+        bail!("number {at} was told {} changes, not {changes}", told[at]);
+    }
+    Ok(changes)
 }
 
 /// Each proxy takes a descriptor here and one in the controller, which inherits the limit.
@@ -341,8 +396,11 @@ fn raise_descriptors(proxies: usize) -> anyhow::Result<()> {
     setrlimit(Resource::Nofile, limit).context("the limit of descriptors stays")
 }
 
-fn sum_since(after: &[u64], before: &[u64]) -> u64 {
-    after.iter().sum::<u64>() - before.iter().sum::<u64>()
+/// The growth of each; those that have come since began with nothing.
+fn differences(after: &[u64], before: &[u64]) -> Vec<u64> {
+    let before = before.iter().copied().chain(std::iter::repeat(0));
+    let all = after.iter().zip(before);
+    all.map(|(after, before)| after - before).collect()
 }
 
 fn percent(worked: Duration, of: Duration) -> f64 {
@@ -355,4 +413,32 @@ fn seconds(time: Duration) -> f64 {
 
 fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_too_few_or_too_many_is_told_of() {
+        assert_eq!(told_once(&[3, 3], 3).unwrap(), 3);
+        for told in [[3, 2], [4, 3]] {
+            assert!(told_once(&told, 3).is_err(), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_came_meanwhile_began_with_nothing() {
+        assert_eq!(differences(&[5, 7, 9], &[1, 2]), [4, 5, 9]);
+    }
+
+    #[test]
+    fn controllers_are_followed_at_addresses_of_their_own() {
+        let all: Vec<_> = (0..CONTROLLERS_MAX).map(sync).collect();
+        let mut different = all.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), all.len());
+        assert_eq!(all[0], Home::sync());
+    }
 }

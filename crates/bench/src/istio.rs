@@ -13,7 +13,10 @@ use anyhow::{Context, ensure};
 use certificates::Authority;
 
 pub use certificates::Keys;
-pub use envoy::{address, bootstrap, extend, manager, typed, virtual_host};
+pub use envoy::{
+    address, bootstrap, cluster, extend, manager, secured, speak_http2, typed, unlimited,
+    virtual_host,
+};
 pub use filters::{Filters, MESH_FILE, Mode};
 
 /// Settings of `generate`.

@@ -13,6 +13,7 @@ mod outcome;
 mod processes;
 mod schedule;
 mod segment;
+mod stream;
 mod tally;
 mod threshold;
 
@@ -32,9 +33,11 @@ pub(crate) use client::{Client, Failure, is_complete};
 pub use command::{LoadArgs, run};
 pub(crate) use destination::{Destination, Extra, Trust};
 pub(crate) use generator::{Pace, Plan, run as generate};
-pub use open::{Asked, OpenLoop, Seen};
+pub use open::{AnyRequest, Asked, OpenLoop, Seen};
 pub use schedule::Schedule;
 pub(crate) use segment::Stripes;
+pub(crate) use stream::PREFIX_BYTES;
+pub use stream::StreamRequest;
 pub use tally::{Measured, Trouble};
 
 /// Keep-alive connections, each to another domain.

@@ -1,6 +1,7 @@
-//! `mesh`: a graph of services, each a process in a network of its own with its sidecar, under one
-//! real controller.
+//! `mesh`: a graph of services, each a process in a network of its own with its sidecar, and of
+//! databases that stand in the same way, under one real controller.
 
+mod database;
 mod report;
 pub mod service;
 mod topology;
@@ -13,15 +14,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use myriad_lab::postgresql::PostgresServer;
+use tokio::net::UnixStream;
 
 use crate::cluster;
 use crate::cluster::process::Process;
 use crate::load::{Asked, OpenLoop, Schedule, Seen};
 use crate::pods::{Mesh, Pod, network};
 use crate::table::Table;
+use database::Connection;
 use report::Row;
-use service::{BEGIN, Peer, Plan, TELL, Told};
-use topology::{FILE_BYTES_MAX, Topology};
+use service::{BEGIN, CONNECTIONS_MAX, Counter, Peer, Plan, TELL, Told};
+use topology::{Database, FILE_BYTES_MAX, Topology};
 
 /// Settings of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,6 +57,15 @@ const LOAD: &str = "load";
 const PORT: u16 = 8_080;
 const SERVICE_PORT: u16 = 80;
 
+/// The port of databases, and of their Services.
+const DATABASE_PORT: u16 = 5_432;
+
+/// How long a database may take until it is filled.
+const FILL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Connections to a database that no service has.
+const CONNECTIONS_SPARE: usize = 10;
+
 /// How long traffic runs before it is measured.
 const WARMING: Duration = Duration::from_secs(1);
 
@@ -80,9 +93,19 @@ pub fn run(args: &MeshArgs) -> anyhow::Result<()> {
 /// A Pod with its processes.
 struct Replica {
     sidecar: Process,
-    /// The process of the workload; `None` for the client.
-    process: Option<Running>,
+    workload: Workload,
     pod: Pod,
+}
+
+/// The part of a Pod beside the sidecar.
+enum Workload {
+    /// The client, which is in this process.
+    Client,
+    Service(Running),
+    /// It is held until it ends with its Pod.
+    Database {
+        _server: PostgresServer,
+    },
 }
 
 /// A service's process; it ends with its input.
@@ -92,11 +115,12 @@ struct Running {
     output: BufReader<ChildStdout>,
 }
 
-/// The services of a graph with their replicas, and the client.
+/// The services of a graph with their replicas, its databases, and the client.
 struct World {
     mesh: Mesh,
     controller: Process,
     services: Vec<Vec<Replica>>,
+    databases: Vec<Replica>,
     load: Replica,
     entrypoint: Peer,
 }
@@ -120,51 +144,87 @@ fn measure(args: &MeshArgs, topology: &Topology) -> anyhow::Result<()> {
     let door = world.load.pod.network.door()?;
     let load = OpenLoop::start(asked, args.connections, move || door.enter())?;
     load.run(schedule.lasting(WARMING))?;
-    world.say(BEGIN)?;
+    world.hear(BEGIN, topology)?;
     let before = world.worked()?;
     let begun = Instant::now();
     let seen = load.run(schedule.lasting(Duration::from_secs_f64(args.seconds)))?;
     let time = begun.elapsed();
     let after = world.worked()?;
-    world.say(TELL)?;
-    let mut report = Table::new(args.json);
-    let mut sidecars = Vec::new();
-    for (at, service) in topology.services.iter().enumerate() {
-        let told = world.services[at].iter_mut();
-        let mut sum = Seen::new()?;
-        for replica in told {
-            replica.hear(&mut sum)?;
-        }
-        let memory = memory(&world.services[at])?;
-        sidecars.extend(memory.iter().copied());
-        let worked = after.sidecars[at].saturating_sub(before.sidecars[at]);
-        report.add(&Row::of_service(service, &sum, time, worked, &memory))?;
-    }
-    let load_memory = memory(std::slice::from_ref(&world.load))?;
-    sidecars.extend(load_memory);
-    let all = |worked: &Worked| worked.sidecars.iter().sum::<Duration>();
-    let worked = all(&after).saturating_sub(all(&before));
-    let controller = (
-        after.controller.saturating_sub(before.controller),
-        world.controller.memory_mib()?.0,
-    );
-    report.add(&Row::of_all(&seen, time, worked, &sidecars, controller))?;
+    let told = world.hear(TELL, topology)?;
+    let figures = Figures {
+        seen,
+        time,
+        told,
+        worked: after.since(&before),
+    };
+    world.report(args, topology, figures)?;
     drop(load);
     world.leave()
 }
 
+/// The figures of the measured time.
+struct Figures {
+    /// The client's.
+    seen: Seen,
+    time: Duration,
+    /// The services', and behind them the databases'.
+    told: Vec<Counter>,
+    worked: Worked,
+}
+
+impl Figures {
+    /// Whether all services were asked as often as the graph says, and read the rows that it says.
+    fn check(&self, topology: &Topology) -> anyhow::Result<()> {
+        let demand = match topology.demand() {
+            Some(demand) if self.seen.errors == 0 => demand,
+            _ => return Ok(()),
+        };
+        for ((service, times), told) in topology.services.iter().zip(demand).zip(&self.told) {
+            let name = &service.name;
+            let requests = times.saturating_mul(self.seen.latency.len());
+            let answered = told.seen.latency.len();
+            ensure!(
+                answered == requests,
+                "{name} answered {answered} requests, and the graph says {requests}"
+            );
+            let rows = requests.saturating_mul(service.work.rows());
+            ensure!(
+                told.rows == rows,
+                "{name} read {} rows, and the graph says {rows}",
+                told.rows
+            );
+        }
+        Ok(())
+    }
+}
+
 /// Processor time so far.
 struct Worked {
-    /// The processor times of each service's sidecars, and of the client's.
+    /// The processor times of each service's sidecars, of each database's, and of the client's.
     sidecars: Vec<Duration>,
     controller: Duration,
 }
 
-impl World {
-    fn start(args: &MeshArgs, topology: &Topology) -> anyhow::Result<World> {
-        let mesh = Mesh::prepare()?;
-        let controller = mesh.controller("{}\n")?;
-        let mut peers = BTreeMap::new();
+impl Worked {
+    fn since(&self, before: &Worked) -> Worked {
+        let pairs = self.sidecars.iter().zip(&before.sidecars);
+        Worked {
+            sidecars: pairs.map(|(it, old)| it.saturating_sub(*old)).collect(),
+            controller: self.controller.saturating_sub(before.controller),
+        }
+    }
+}
+
+/// The addresses of Services, by name.
+struct Addresses {
+    peers: BTreeMap<String, Peer>,
+    databases: BTreeMap<String, SocketAddr>,
+}
+
+impl Addresses {
+    /// Makes the Services, and the accounts of those behind them.
+    fn make(mesh: &Mesh, topology: &Topology) -> anyhow::Result<Addresses> {
+        let (mut peers, mut databases) = (BTreeMap::new(), BTreeMap::new());
         for service in &topology.services {
             let name = &service.name;
             mesh.account(name)?;
@@ -175,34 +235,49 @@ impl World {
             };
             peers.insert(name.clone(), peer);
         }
+        for database in &topology.databases {
+            let name = &database.name;
+            mesh.account(name)?;
+            let address = mesh.expose_tcp(name, DATABASE_PORT)?;
+            databases.insert(name.clone(), SocketAddr::from((address, DATABASE_PORT)));
+        }
+        Ok(Addresses { peers, databases })
+    }
+}
+
+impl World {
+    fn start(args: &MeshArgs, topology: &Topology) -> anyhow::Result<World> {
+        let mesh = Mesh::prepare()?;
+        let controller = mesh.controller("{}\n")?;
+        let mut addresses = Addresses::make(&mesh, topology)?;
         mesh.account(LOAD)?;
-        let mut number = 0;
-        let mut replica = |name: &str, app: &str, plan: Option<&Path>| {
-            let pod = mesh.pod(name, app, network(number)?)?;
-            number += 1;
-            let process = plan.map(|plan| Running::start(&pod, plan)).transpose()?;
-            let sidecar = mesh.sidecar(&pod, args.workers, &[], Stdio::null())?;
-            Ok::<_, anyhow::Error>(Replica {
-                sidecar,
-                process,
-                pod,
-            })
+        let mut pods = Pods {
+            mesh: &mesh,
+            workers: args.workers,
+            number: 0,
         };
+        let mut databases = Vec::new();
+        for database in &topology.databases {
+            let asking = topology.asking(&database.name);
+            databases.push(pods.database(database, asking)?);
+        }
         let mut services = Vec::new();
         for service in &topology.services {
             let plan = Plan {
                 work: service.work.clone(),
-                peers: peers.clone(),
+                peers: addresses.peers.clone(),
+                databases: addresses.databases.clone(),
             };
             let path = mesh.file(&format!("{}.plan", service.name));
             std::fs::write(&path, serde_json::to_vec(&plan)?)?;
             let app = &service.name;
             let replicas = (0..service.replicas)
-                .map(|turn| replica(&format!("{app}-{turn}"), app, Some(&path)));
+                .map(|turn| pods.service(&format!("{app}-{turn}"), app, &path));
             services.push(replicas.collect::<anyhow::Result<Vec<_>>>()?);
         }
-        let mut load = replica(LOAD, LOAD, None)?;
-        for replica in services.iter_mut().flatten().chain([&mut load]) {
+        let mut load = pods.start(LOAD, LOAD, |_| Ok(Workload::Client))?;
+        let all = services.iter_mut().flatten().chain(&mut databases);
+        for replica in all.chain([&mut load]) {
             let name = &replica.pod.name;
             replica
                 .sidecar
@@ -210,13 +285,14 @@ impl World {
                 .with_context(|| format!("the sidecar of {name}"))?;
         }
         let entrypoint = &topology.services[topology.entrypoint].name;
-        let entrypoint = peers.remove(entrypoint).context("it is a service")?;
+        let entrypoint = addresses.peers.remove(entrypoint);
         Ok(World {
             mesh,
             controller,
             services,
+            databases,
             load,
-            entrypoint,
+            entrypoint: entrypoint.context("it is a service")?,
         })
     }
 
@@ -244,13 +320,32 @@ impl World {
         }
     }
 
-    fn say(&mut self, word: &str) -> anyhow::Result<()> {
+    /// Says a word to all services, and hears them: the figures of each, and behind them those of
+    /// each database.
+    fn hear(&mut self, word: &str, topology: &Topology) -> anyhow::Result<Vec<Counter>> {
         for replica in self.services.iter_mut().flatten() {
-            if let Some(process) = &mut replica.process {
+            if let Workload::Service(process) = &mut replica.workload {
                 writeln!(process.input, "{word}")?;
             }
         }
-        Ok(())
+        let all = topology.services.len() + topology.databases.len();
+        let mut counters = Vec::with_capacity(all);
+        for _ in 0..all {
+            counters.push(Counter::new()?);
+        }
+        let (services, databases) = counters.split_at_mut(topology.services.len());
+        for (replicas, counter) in self.services.iter_mut().zip(services) {
+            for replica in replicas {
+                let told = replica.hear()?;
+                counter.add(&told.requests);
+                for (database, asked) in topology.databases.iter().zip(databases.iter_mut()) {
+                    if let Some(queries) = told.queries.get(&database.name) {
+                        asked.add(queries);
+                    }
+                }
+            }
+        }
+        Ok(counters)
     }
 
     fn worked(&self) -> anyhow::Result<Worked> {
@@ -258,16 +353,49 @@ impl World {
             let times = replicas.iter().map(|it| it.sidecar.processor_time());
             times.sum::<anyhow::Result<Duration>>()
         };
-        let services = self.services.iter().map(|replicas| of(replicas));
-        let all = services.chain([of(std::slice::from_ref(&self.load))]);
         Ok(Worked {
-            sidecars: all.collect::<anyhow::Result<_>>()?,
+            sidecars: self.groups().map(of).collect::<anyhow::Result<_>>()?,
             controller: self.controller.processor_time()?,
         })
     }
 
+    /// The replicas of each service, each database, and the client.
+    fn groups(&self) -> impl Iterator<Item = &[Replica]> {
+        let services = self.services.iter().map(Vec::as_slice);
+        let others = self.databases.iter().chain([&self.load]);
+        services.chain(others.map(std::slice::from_ref))
+    }
+
+    fn report(&self, args: &MeshArgs, topology: &Topology, all: Figures) -> anyhow::Result<()> {
+        let checked = all.check(topology);
+        let mut report = Table::new(args.json);
+        let mut sidecars = Vec::new();
+        let services = topology.services.iter().map(|it| &it.name);
+        let mut names = services.chain(topology.databases.iter().map(|it| &it.name));
+        let mut told = all.told.iter();
+        for (replicas, &worked) in self.groups().zip(&all.worked.sidecars) {
+            let memory = memory(replicas)?;
+            // The client, which is the last, has no row of its own.
+            if let (Some(name), Some(counter)) = (names.next(), told.next()) {
+                report.add(&Row::of_one(name, counter, all.time, worked, &memory))?;
+            }
+            sidecars.extend(memory);
+        }
+        let services = all.told.iter().take(topology.services.len());
+        let counter = Counter {
+            rows: services.map(|it| it.rows).sum(),
+            seen: all.seen,
+        };
+        let worked = all.worked.sidecars.iter().sum();
+        let controller = (all.worked.controller, self.controller.memory_mib()?.0);
+        report.add(&Row::of_all(
+            &counter, all.time, worked, &sidecars, controller,
+        ))?;
+        checked
+    }
+
     fn leave(self) -> anyhow::Result<()> {
-        drop((self.services, self.load, self.controller));
+        drop((self.services, self.databases, self.load, self.controller));
         self.mesh.leave()
     }
 }
@@ -277,21 +405,76 @@ fn memory(replicas: &[Replica]) -> anyhow::Result<Vec<f64>> {
     memory.collect()
 }
 
+/// The maker of Pods.
+struct Pods<'a> {
+    mesh: &'a Mesh,
+    /// Threads of each sidecar.
+    workers: usize,
+    /// The number of the next network.
+    number: u16,
+}
+
+impl Pods<'_> {
+    /// Starts a Pod of this name.
+    fn start(
+        &mut self,
+        name: &str,
+        app: &str,
+        workload: impl FnOnce(&Pod) -> anyhow::Result<Workload>,
+    ) -> anyhow::Result<Replica> {
+        let pod = self.mesh.pod(name, app, network(self.number)?)?;
+        self.number += 1;
+        let workload = workload(&pod)?;
+        let sidecar = self.mesh.sidecar(&pod, self.workers, &[], Stdio::null())?;
+        Ok(Replica {
+            sidecar,
+            workload,
+            pod,
+        })
+    }
+
+    fn service(&mut self, name: &str, app: &str, plan: &Path) -> anyhow::Result<Replica> {
+        self.start(name, app, |pod| {
+            Ok(Workload::Service(Running::start(pod, plan)?))
+        })
+    }
+
+    /// Starts a database that so many processes ask, and fills it.
+    fn database(&mut self, database: &Database, asking: usize) -> anyhow::Result<Replica> {
+        let (name, mesh) = (&database.name, self.mesh);
+        let connections = asking * CONNECTIONS_MAX + CONNECTIONS_SPARE;
+        self.start(name, name, |pod| {
+            let server = PostgresServer::start(&pod.network, DATABASE_PORT, connections)?;
+            let filled = mesh.runtime.block_on(fill(&server, &database.setup));
+            filled.with_context(|| format!("database {name}"))?;
+            Ok(Workload::Database { _server: server })
+        })
+    }
+}
+
+/// Runs statements, and lets the database see what there is.
+async fn fill(server: &PostgresServer, setup: &[String]) -> anyhow::Result<()> {
+    let filled = tokio::time::timeout(FILL_TIMEOUT, async {
+        let stream = UnixStream::connect(server.socket()).await?;
+        let mut connection = Connection::open(stream).await?;
+        for sql in setup {
+            connection.query(sql).await.with_context(|| sql.clone())?;
+        }
+        connection.query("VACUUM ANALYZE").await
+    });
+    filled.await.context("it is not filled in time")??;
+    Ok(())
+}
+
 impl Replica {
-    /// Adds what its process tells.
-    fn hear(&mut self, sum: &mut Seen) -> anyhow::Result<()> {
-        let Some(process) = &mut self.process else {
-            return Ok(());
+    /// Reads what its process tells; of others there is nothing.
+    fn hear(&mut self) -> anyhow::Result<Told> {
+        let Workload::Service(process) = &mut self.workload else {
+            return Ok(Told::default());
         };
         let mut line = String::new();
         process.output.read_line(&mut line)?;
-        let told: Told = serde_json::from_str(&line)
-            .with_context(|| format!("{} does not tell", self.pod.name))?;
-        for (nanos, count) in told.latency {
-            sum.latency.saturating_record_n(nanos, count);
-        }
-        sum.errors += told.errors;
-        Ok(())
+        serde_json::from_str(&line).with_context(|| format!("{} does not tell", self.pod.name))
     }
 }
 

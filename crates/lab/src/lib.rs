@@ -24,4 +24,5 @@ pub mod network;
 pub mod pebble;
 pub mod peer;
 pub mod port;
+pub mod postgresql;
 pub mod tool;

@@ -15,6 +15,7 @@ pub mod reach;
 pub mod regex;
 pub mod resource;
 pub mod sealed;
+pub mod secrecy;
 pub mod snapshot;
 pub mod token;
 pub mod tree;

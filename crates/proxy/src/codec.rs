@@ -16,6 +16,7 @@ pub mod hpack;
 pub mod kept;
 pub mod path;
 pub mod proxy_header;
+pub(crate) mod request_line;
 pub mod response;
 pub mod trailer;
 pub mod websocket;

@@ -38,5 +38,5 @@ pub use runtime::{
 };
 pub use telemetry::request_id::RequestIds;
 pub use telemetry::top::{TOP_ROWS_MAX, TopCount, TopReader, TopRow, TopSeries};
-pub use tls::demand::{Demand, Demanded};
+pub use tls::demand::{DEMANDS_UNANSWERED_MAX, Demand, Demanded};
 pub use tls::tickets::{TicketKeys, TicketSecret};

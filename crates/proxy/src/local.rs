@@ -12,8 +12,8 @@ use crate::codec::proxy_header::Introductions;
 use crate::limits::Limits;
 use crate::net::names::Names;
 use crate::random::rng::Rng;
-use crate::telemetry::access_log::AccessLogWriter;
-use crate::telemetry::count::Counts;
+use crate::telemetry::access_log::{AccessLogLine, AccessLogWriter};
+use crate::telemetry::count::{Count, Counts};
 use crate::telemetry::live_trace::LiveTraces;
 use crate::telemetry::recording::Recording;
 use crate::telemetry::request_id::RequestIds;
@@ -64,6 +64,14 @@ impl Local {
         of_tables: Option<&'a Arc<Recording>>,
     ) -> Option<&'a Arc<Recording>> {
         of_tables.or(self.access_log.recording())
+    }
+
+    /// Hands a line of the access log over, where anybody takes it. One that there is no room for
+    /// is counted.
+    pub fn log(&self, mut line: Box<AccessLogLine>) {
+        if line.find_takers(self.logs_all) && !self.access_log.write(line) {
+            self.counts.add(Count::LogDropped);
+        }
     }
 }
 

@@ -57,6 +57,7 @@ mod listener_sockets;
 mod open;
 mod parts;
 mod sockets;
+mod within;
 mod worker;
 
 pub use crate::telemetry::standard::Workload;

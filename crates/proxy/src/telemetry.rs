@@ -3,6 +3,7 @@
 
 pub mod access_log;
 pub mod count;
+mod escape;
 pub mod latency;
 pub mod live_trace;
 #[allow(missing_docs, reason = "fields are named by OpenTelemetry's protocol")]

@@ -1,7 +1,7 @@
 //! TLS with clients: a handshake picks domain, settings and certificate by the name it is for.
 
 pub mod accept;
-mod by_name;
+pub mod by_name;
 pub mod challenge;
 pub mod client;
 pub mod config;

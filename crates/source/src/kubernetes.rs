@@ -66,7 +66,7 @@ use self::definitions::Look;
 use self::holding::Holding;
 use self::merge::Merge;
 use self::pace::Pace;
-use self::watch::{Message, Watch};
+use self::watch::{Message, Remarks, Watch};
 use crate::Wanted;
 
 /// The most changes that end in one batch, but for those of the one message that reaches it.
@@ -108,6 +108,9 @@ pub struct ClusterSettings {
     pub generic_secrets: bool,
     /// Whether Pods are wanted whole, whatever else there is.
     pub needs_pods: bool,
+    /// Whether batches name who wrote an object last, for which each that changes is read once
+    /// more.
+    pub names_writers: bool,
     /// How long Pods stay wanted whole after the last ServiceEntry that selected some: within that
     /// time they are listed anew twice at most, however often such ServiceEntries come and go.
     pub whole_pods_for: Duration,
@@ -185,6 +188,10 @@ impl Cluster {
                 counters: counters.clone(),
                 restored: restored.subscribe(),
                 tell_restored: restored.clone(),
+                remarks: Remarks {
+                    names_writers: settings.names_writers,
+                    edits: client.edits().clone(),
+                },
             };
             task::spawn("kubernetes watch", watch.run())
         };
@@ -287,6 +294,7 @@ impl Default for ClusterSettings {
             all_config_maps: false,
             generic_secrets: true,
             needs_pods: false,
+            names_writers: false,
             whole_pods_for: Duration::from_secs(600),
             look_interval: Duration::from_secs(5),
             removal_hold: Duration::from_secs(60),

@@ -44,6 +44,7 @@ mod views;
 mod visits;
 mod weighing;
 mod wish;
+mod woken;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -108,6 +109,7 @@ use turning::Turnings;
 use unit::UnitId;
 use units::Units;
 use visits::Visits;
+use woken::Lapsed;
 
 /// Holds all objects, and keeps resources and findings in step with them.
 pub struct Engine {
@@ -144,6 +146,8 @@ pub struct Engine {
     choosing: Choosing,
     /// Hosts that objects came to after their creation.
     late: Late,
+    /// Hosts that namespaces lost a short while ago.
+    lapsed: Lapsed,
     /// The claims of units to seats.
     stakes: Stakes,
     /// The Gateways with proxies of their own that units enter, by `namespace/name`.
@@ -296,6 +300,7 @@ impl Engine {
             naming: Naming::default(),
             choosing: Choosing::default(),
             late: Late::new(settings.late_claims, settings.bounds.late_claims),
+            lapsed: Lapsed::default(),
             stakes: Stakes::default(),
             entered: HashMap::new(),
             settings,
@@ -374,7 +379,7 @@ impl Engine {
         self.now = self.now.max(now);
         let mut run = std::mem::take(&mut self.run);
         if !std::mem::replace(&mut self.is_started, true) {
-            run.is_whole = true;
+            (run.is_whole, run.is_first) = (true, true);
             self.compare_claims(&mut run);
             for unit in (self.rules.roots)(&self.settings) {
                 self.root(unit, &mut run);
@@ -472,6 +477,7 @@ impl Engine {
 
     /// The outcome of a batch, before which so many bytes were encoded.
     fn conclude(&mut self, mut run: Run, bytes_encoded: u64) -> Outcome {
+        self.note_lapsed(&mut run);
         self.objects.settle();
         self.parts.settle();
         let mut left = self.visits.take_left();

@@ -31,5 +31,5 @@ pub use settings::{
     GatewayPorts, Holding, HostList, HostSharing, Hsts, MeshProvider, MeshTelemetry, ProviderForm,
     ServiceExports, Settings, SpanService, TelemetryProvider, Tenants, Unlisted,
 };
-pub use view::{GATEWAY_NAME, MAIN, Role, View};
+pub use view::{GATEWAY_NAME, MAIN, Role, VIEW_LABEL_BYTES_MAX, VIEW_LABELS_MAX, View};
 pub use workload_names::workload_names;

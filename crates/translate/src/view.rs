@@ -12,6 +12,13 @@ pub const MAIN: &str = "gateway";
 /// The label of a workload with the name of the Gateway of Gateway API that it is for.
 pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 
+/// The most labels of a Pod that has a view, and the most bytes of their keys and values: a view
+/// has a copy of them, of which others are made. Pods of people have some tens of short ones.
+pub const VIEW_LABELS_MAX: usize = 256;
+
+/// See [`VIEW_LABELS_MAX`].
+pub const VIEW_LABEL_BYTES_MAX: usize = 16 << 10;
+
 /// The properties that equal proxies share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {

@@ -43,8 +43,9 @@ const EXPERIMENTS: [Expected; 9] = [
     },
     Expected {
         id: "latency",
-        points: 1,
+        points: 2,
         figures: &[
+            "bytes",
             "connections",
             "baseline_p99_ms",
             "added_p50_ms",
@@ -59,13 +60,18 @@ const EXPERIMENTS: [Expected; 9] = [
     },
     Expected {
         id: "fleet",
-        points: 1,
-        figures: &["proxies", "changes.last_proxy_ms.p50", "rss_mib"],
+        points: 2,
+        figures: &[
+            "proxies",
+            "controllers",
+            "changes.last_proxy_ms.p50",
+            "rss_mib",
+        ],
     },
     Expected {
         id: "services",
-        points: 1,
-        figures: &["replicas", "rps", "p99_ms"],
+        points: 2,
+        figures: &["replicas", "requests", "rows", "rps", "p99_ms"],
     },
     Expected {
         id: "routes",
@@ -87,15 +93,27 @@ const WORK: [(&str, u64); 3] = [
 ];
 
 /// Counts that are the same in every run: an experiment, a figure, and its values in order.
-const COUNTS: [(&str, &str, &[u64]); 7] = [
+const COUNTS: [(&str, &str, &[u64]); 12] = [
     ("activation", "domains", &[100, 1_000, 100, 100, 1_000, 50]),
     ("activation", "activation_ms.samples", &[5, 5, 5, 5, 5, 3]),
     ("activation", "live.errors", &[0; 6]),
     ("gateway", "errors", &[0; 2]),
-    ("latency", "connections", &[2, 16]),
-    ("egress", "case", &[1, 2, 3, 4, 5]),
+    ("latency", "connections", &[2, 16, 16, 16]),
+    ("egress", "case", &[1, 2, 3, 4, 5, 5]),
+    ("fleet", "controllers", &[1, 2]),
+    ("fleet", "changes.told", &[5, 5]),
+    ("services", "requests", SERVICES_REQUESTS),
+    ("services", "rows", SERVICES_ROWS),
+    ("services", "errors", &[0; 12]),
     ("soak", "errors", &[0]),
 ];
+
+/// Requests to each service of a chain and to its whole, and so of the shop, where the database
+/// has queries: 50 of each whole.
+const SERVICES_REQUESTS: &[u64] = &[50, 50, 50, 50, 50, 50, 200, 100, 50, 50, 400, 50];
+
+/// The rows that they read: of a customer 1, of a route 10, of a booking 1 and 3.
+const SERVICES_ROWS: &[u64] = &[0, 0, 0, 0, 0, 0, 200, 1_000, 200, 0, 1_400, 1_400];
 
 /// The folder of the report below the workspace, which is new in each run.
 const FOLDER: &str = "target/report";

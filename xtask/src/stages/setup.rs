@@ -14,8 +14,8 @@ use super::Place;
 use crate::browser;
 use crate::oidc;
 use crate::peer::{self, Peer};
-use myriad_lab::pebble;
 use myriad_lab::tool::{Tool, build_go, run_in};
+use myriad_lab::{pebble, postgresql};
 
 /// A program, the Debian package that has it, and what it is for.
 struct Program {
@@ -23,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const PROGRAMS: [Program; 19] = [
+const PROGRAMS: [Program; 20] = [
     // The cryptography and the allocator are built from C.
     Program {
         name: "cc",
@@ -91,6 +91,12 @@ const PROGRAMS: [Program; 19] = [
     Program {
         name: "mvn",
         package: "maven",
+    },
+    // The database of a shop. Where its package starts a server, that has data of its own: ours
+    // has a network, and data that end with it.
+    Program {
+        name: "postgres",
+        package: "postgresql",
     },
     // Its server sees what others see, as do those of Go, Python, nginx and HAProxy.
     Program {
@@ -208,11 +214,12 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// The path of a program. Those of the administrator count too, although an ordinary user's path
-/// may lack them.
+/// may lack them, and so do those of PostgreSQL.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let mut files = folders.into_iter().map(|folder| folder.join(program));
+    let folders = folders.chain(postgresql::folders());
+    let mut files = folders.map(|folder| folder.join(program));
     files.find(|file| file.is_file())
 }
 

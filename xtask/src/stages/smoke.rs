@@ -191,6 +191,7 @@ const FLEET: Bench = Bench {
         "rss_mib",
         "changes.cpu_ms_per_change",
         "changes.bytes_per_proxy",
+        "changes.told",
         "changes.streams_woken",
         "restart.settled_s",
         "restart.bytes_per_proxy_max",
@@ -200,10 +201,16 @@ const FLEET: Bench = Bench {
     ],
 };
 
-/// Sidecars of a mesh, each of which follows what its own workload sees.
+/// Sidecars of a mesh, each of which follows what its own workload sees, two of them as whole
+/// processes, with two controllers.
 const FLEET_MESH: Bench = Bench {
-    arguments: "fleet --mesh --services 20 --sidecars 40 --namespaces 4 --seconds 2 --json",
+    arguments: "fleet --mesh --services 20 --sidecars 40 --namespaces 4 --seconds 2 \
+                --controllers 2 --processes 2 --json",
     figures: &[
+        "controllers",
+        "whole_sidecars.rss_mib",
+        "whole_sidecars.commits",
+        "endpoint_changes.told",
         "join_s",
         "rest.vcpu",
         "rest.rss_mib",
@@ -219,10 +226,12 @@ const FLEET_MESH: Bench = Bench {
     ],
 };
 
-/// A pair of sidecars in networks of their own, without and with spans, each for a second.
+/// A pair of sidecars in networks of their own, without and with spans, each for a second of each
+/// protocol.
 const LATENCY: Bench = Bench {
     arguments: "latency --short --json",
     figures: &[
+        "bytes",
         "connections",
         "baseline_p50_ms",
         "added_p50_ms",
@@ -247,6 +256,16 @@ const MESH: Bench = Bench {
         "errors",
         "cpu_ms_per_1000",
         "rss_mib",
+    ],
+};
+
+/// A shop of six services, three of which ask a database; each has a sidecar. Requests and rows
+/// that are not exactly those of the graph end it with an error.
+const MESH_DATABASE: Bench = Bench {
+    arguments: "mesh --topology examples/mesh/flights.yaml --rps 50 --seconds 1 --connections 4 \
+                --json",
+    figures: &[
+        "replicas", "requests", "rows", "rps", "p50_ms", "p90_ms", "p99_ms", "errors", "rss_mib",
     ],
 };
 
@@ -374,6 +393,7 @@ pub(super) fn run_in_cluster(place: &Place, enter: impl Fn(&mut Command)) -> Res
         FLEET_MESH,
         LATENCY,
         MESH,
+        MESH_DATABASE,
         EGRESS,
         ISSUE,
     ];

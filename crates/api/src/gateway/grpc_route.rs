@@ -7,7 +7,7 @@ use super::http_route::{
     BACKENDS_MAX, HOSTNAMES_MAX, HeaderMatch, HttpBackendRef, MATCHES_MAX, PARENTS_MAX, RULES_MAX,
     SessionPersistence, ValueMatchKind, check_matches,
 };
-use super::object::{GatewayKind, problem};
+use super::object::GatewayKind;
 use super::reference::ParentReference;
 use crate::ObjectKind;
 use crate::istio::SpecProblem;
@@ -63,8 +63,9 @@ message! {
 }
 
 impl GrpcMethodMatch {
-    /// The problem of names that are no regular expressions.
-    fn fault(&self) -> Option<&'static str> {
+    /// The problem of names that are no regular expressions. An API server takes none with one; of
+    /// what others take it is a problem of the rule alone.
+    pub fn fault(&self) -> Option<&'static str> {
         if self.kind.known() != Some(ValueMatchKind::Exact) {
             return None;
         }
@@ -93,11 +94,6 @@ impl GatewayKind for GrpcRouteSpec {
     fn finish(&mut self) -> Result<(), SpecProblem> {
         let matches = self.rules.iter().map(|rule| rule.matches.len());
         check_matches(matches.sum())?;
-        let matches = self.rules.iter().flat_map(|rule| rule.matches.iter());
-        let mut faults = matches.filter_map(|it| it.method.as_ref()?.fault());
-        if let Some(fault) = faults.next() {
-            return Err(problem("spec.rules", fault));
-        }
         for rule in &mut self.rules {
             let of_backends = rule.backends.iter_mut();
             let of_backends = of_backends.flat_map(|backend| backend.filters.iter_mut());

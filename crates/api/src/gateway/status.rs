@@ -149,6 +149,19 @@ pub struct Deployment {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// Annotations of all that is made for them, sorted.
     pub annotations: Box<[(Box<str>, Box<str>)]>,
+    /// How many there are; none where the parameters of the class do not say so.
+    pub scaling: Option<Scaling>,
+}
+
+/// How many proxies a Gateway has, as they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scaling {
+    /// The fewest, at least 1.
+    pub replicas_min: u32,
+    /// The most, no fewer than those.
+    pub replicas_max: u32,
+    /// The processor time that they shall take on average, in percent of what they request.
+    pub cpu_percent: u32,
 }
 
 /// A port of the proxies of one Gateway.

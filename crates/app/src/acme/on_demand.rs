@@ -217,8 +217,15 @@ impl OnDemand {
 
     fn obey(&self, name: &Arc<str>, verdict: NameVerdict) {
         match verdict {
-            NameVerdict::Nothing | NameVerdict::Ask => {}
+            NameVerdict::Ask => {}
+            NameVerdict::Nothing => {
+                // A place is held for as long as there is a question.
+                if !self.book.borrow().is_asking(name) {
+                    self.demand.release(name);
+                }
+            }
             NameVerdict::Want => {
+                self.demand.allow(name);
                 let news = DemandNews::Want(name.clone());
                 self.news.borrow_mut().push_back(news);
             }

@@ -7,7 +7,7 @@ use myriad_model::{Form, Key, Kind, Sealer, Writer};
 use myriad_translate::Engine;
 use serde_json::json;
 
-use super::{Catalog, NameEnd};
+use super::{Backwards, Catalog, NameEnd, Named, Placed};
 
 fn ingress(name: &str, host: &str) -> Change {
     let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
@@ -126,4 +126,15 @@ fn what_is_not_kept_costs_nothing_and_says_nothing() {
     assert!(catalog.endpoints("shop/web:80").is_empty());
     let key = Key::new(Kind::Upstream, "shop/web:80");
     assert!(catalog.named(&key).is_none());
+}
+
+/// docs/console.md tells what a domain costs by these.
+#[test]
+fn entries_are_as_small_as_is_told() {
+    let sizes = [
+        size_of::<Placed>(),
+        size_of::<Backwards>(),
+        size_of::<Named>(),
+    ];
+    assert_eq!(sizes, [24, 16, 8]);
 }

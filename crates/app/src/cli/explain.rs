@@ -11,7 +11,8 @@ use super::{RawMeaning, RawQuestion};
 /// Settings of `explain` as written.
 #[derive(Clone, Debug, Args)]
 pub struct RawExplain {
-    /// The URL of the request: http://HOST[:PORT][/PATH] or https://...
+    /// The URL of the request: http://HOST[:PORT][/PATH] or https://..., and udp://HOST[:PORT] for
+    /// datagrams.
     pub url: String,
     /// Files and directories to explain it from, instead of a running process.
     pub paths: Vec<PathBuf>,

@@ -69,7 +69,13 @@ impl Console {
         term(html, "Objects", &grouped(entry.objects_total as u64));
         term(html, "Resources", &grouped(entry.resources_total as u64));
         html.raw("</dl>");
-        if !entry.is_whole {
+        let lost = entry.lost.iter().filter(|namespace| !namespace.is_empty());
+        for namespace in lost {
+            html.raw("<p class=\"warn\">Not kept: the part of namespace ")
+                .text(namespace)
+                .raw(", which has written too much.</p>");
+        }
+        if !entry.is_whole && entry.lost.iter().all(String::is_empty) {
             html.raw("<p class=\"warn\">It was too large to be kept as a whole.</p>");
         }
         objects(html, &entry);

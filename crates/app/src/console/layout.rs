@@ -13,12 +13,13 @@ pub(super) const STYLE: &str = include_str!("style.css");
 const CONTENT_TYPE: &str = "text/html; charset=utf-8";
 
 /// The sections of the console, by their paths.
-const SECTIONS: [(&str, &str); 8] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("/console", "Overview"),
     ("/console/domains", "Domains"),
     ("/console/findings", "Findings"),
     ("/console/changes", "What changed"),
     ("/console/traces", "Live traces"),
+    ("/console/plots", "Plots"),
     ("/console/mesh", "Mesh"),
     ("/console/fleet", "Fleet"),
     ("/console/memory", "Limits and memory"),

@@ -12,6 +12,14 @@ use super::layout::{self, Column, PageDraft, cell, table};
 
 const SECTION: &str = "/console/mesh";
 
+/// The rates of all proxies together, as the dashboard of the mesh asks Prometheus for them, and
+/// those of errors alone.
+const RATES: &str = "sum by (source_workload, destination_workload) \
+                     (rate(istio_requests_total{reporter=\"destination\"}[1m]))";
+const ERROR_RATES: &str = "sum by (source_workload, destination_workload) \
+                           (rate(istio_requests_total{reporter=\"destination\",\
+                           response_code=~\"5..\"}[1m]))";
+
 /// The most edges of the table.
 const ROWS_MAX: usize = 500;
 
@@ -55,8 +63,13 @@ impl Console {
 
     fn edges(&self, html: &mut Html) -> Edges {
         if self.tables.is_none() {
-            html.raw("<p>What sidecars may reach, of some of their views. Proxies count ")
-                .raw("requests: their consoles have rates, and so has Prometheus.</p>");
+            html.raw("<p>What sidecars may reach, of some of their views. A controller serves no ")
+                .raw("requests and is told of none: proxies count them. The console of a proxy ")
+                .raw("has its own rates, and Prometheus those of all: <code>");
+            html.text(RATES).raw("</code>, and of errors <code>");
+            html.text(ERROR_RATES)
+                .raw("</code>. The dashboard <code>mesh</code> for Grafana ")
+                .raw("shows them.</p>");
             return Edges::reachable(self.board());
         }
         html.raw("<p>Requests that this process has passed on. Rates are of the time between two ")

@@ -21,15 +21,27 @@ impl Sample {
 
 /// The samples of a metric of a name.
 pub(super) fn samples(text: &str, name: &'static str) -> impl Iterator<Item = Sample> {
+    named(text, move |known| known == name).map(|(_, sample)| sample)
+}
+
+/// The samples of all metrics whose names are wanted, each with its name.
+pub(super) fn named<'t>(
+    text: &'t str,
+    is_wanted: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (&'t str, Sample)> {
     text.lines().filter_map(move |line| {
-        let rest = line.strip_prefix(name)?;
-        match rest.strip_prefix('{') {
-            Some(labels) => read(labels),
-            None => Some(Sample {
+        let (name, rest) = line.split_at_checked(line.find(['{', ' '])?)?;
+        if !is_wanted(name) {
+            return None;
+        }
+        let sample = match rest.strip_prefix('{') {
+            Some(labels) => read(labels)?,
+            None => Sample {
                 labels: Vec::new(),
                 value: rest.strip_prefix(' ')?.parse().ok()?,
-            }),
-        }
+            },
+        };
+        Some((name, sample))
     })
 }
 

@@ -11,8 +11,11 @@ use myriad_model::{Form, Sealer, Writer};
 use myriad_translate::Engine;
 use serde_json::{Value, json};
 
+use super::dashboards::{DASHBOARDS, lines};
 use super::edges::Rates;
 use super::html::PAGE_BYTES_MAX;
+use super::panels::Wanted;
+use super::recorder::{EVERY, Recorder, SAMPLES_MAX};
 use super::{Asked, Console, ConsoleSources, PATH, policy};
 use crate::board::Board;
 use crate::live::Live;
@@ -24,7 +27,7 @@ const HOSTILE: &str = "\"'><script>alert(1)<img src=x onerror=alert(1)>&lt;";
 /// The tags that pages are made of, and no others.
 const TAGS: &str = "!DOCTYPE html head meta link title style body a header p span nav ul li main \
                     h1 h2 h3 footer form div label input select option button table caption thead \
-                    tbody tr th td code dl dt dd svg path text rect";
+                    tbody tr th td code dl dt dd svg desc path text rect";
 
 fn object(kind: ObjectKind, value: Value) -> Change {
     Change::Put(Object::deserialize(kind, value).expect("an object"))
@@ -107,13 +110,23 @@ fn console(changes: Vec<Change>) -> Console {
         tables: None,
         instance: HOSTILE.to_owned(),
         rates: Mutex::new(Rates::default()),
+        recorder: Recorder::default(),
     }
 }
 
 /// Every page, with hostile parameters too.
 fn pages(console: &Console) -> Vec<(String, String)> {
     let mut hostile = form_urlencoded::Serializer::new(String::new());
-    for name in ["name", "after", "host", "text", "namespace", "number", "id"] {
+    for name in [
+        "name",
+        "after",
+        "host",
+        "text",
+        "namespace",
+        "number",
+        "id",
+        "of",
+    ] {
         hostile.append_pair(name, HOSTILE);
     }
     let hostile = hostile.finish();
@@ -126,6 +139,7 @@ fn pages(console: &Console) -> Vec<(String, String)> {
         "/change",
         "/traces",
         "/trace",
+        "/plots",
         "/mesh",
         "/fleet",
         "/memory",
@@ -239,6 +253,69 @@ fn a_page_is_small_whatever_there_is() {
     let html = console.answer("/domain", "host=a.test").body;
     assert!(html.contains("more are left out"), "{html:.2000}");
     assert!(html.len() <= PAGE_BYTES_MAX + (64 << 10));
+}
+
+/// The metrics of a process that has all of those that are plotted, with such a number in each.
+fn everything(number: u64) -> String {
+    let mut text = String::new();
+    for line in lines() {
+        let (one, other) = line.reading.selectors();
+        for selector in [Some(one), other].into_iter().flatten() {
+            text += selector.metric;
+            text += "{le=\"1.0\"";
+            for (name, wanted) in selector.labels {
+                let value = match wanted {
+                    Wanted::Is(value) => *value,
+                    Wanted::StartsNot(_) => "",
+                };
+                text += &format!(",{name}=\"{value}\"");
+            }
+            text += &format!("}} {number}\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn plots_are_small_whatever_there_is_and_say_what_is_not_there() {
+    let console = console(Vec::new());
+    let html = console.answer("/plots", "").body;
+    assert!(html.contains("or not yet: Proxies connected, "), "{html}");
+    assert_eq!(html.matches("<svg").count(), 0);
+    let (mut now, mut number) = (clock::now(), 0);
+    for sample in 0..SAMPLES_MAX as u64 {
+        // No value is like the one before, so that no line is level.
+        number += 1_000 + sample % 2 * (50_000 + sample);
+        let text = everything(number);
+        now += EVERY;
+        console.recorder.take(&text, now, 1_700_000_000.0);
+    }
+    for dashboard in DASHBOARDS {
+        let reply = console.answer("/plots", &format!("of={}", dashboard.name));
+        let html = reply.body.replacen(super::layout::STYLE, "", 1);
+        assert!(html.len() < PAGE_BYTES_MAX / 2, "{}", html.len());
+        for panel in dashboard.panels {
+            let heading = format!("<h2>{}</h2><svg", panel.title);
+            assert!(html.contains(&heading), "{}", panel.title);
+        }
+        assert_eq!(html.matches("role=\"img\"").count(), dashboard.panels.len());
+        assert_eq!(html.matches("<caption>").count(), dashboard.panels.len());
+        let own = format!("?of={}\" aria-current=\"page\">", dashboard.name);
+        assert!(html.contains(&own) && !html.contains("not yet: "), "{html}");
+        for tag in tags(&html) {
+            assert!(TAGS.split(' ').any(|known| known == tag), "{tag}");
+        }
+    }
+    assert_eq!(console.answer("/plots", "of=none").status, 404);
+}
+
+#[test]
+fn a_controller_says_where_the_rates_of_the_mesh_are() {
+    let html = console(Vec::new()).answer("/mesh", "").body;
+    let query = "<code>sum by (source_workload, destination_workload) \
+                 (rate(istio_requests_total{reporter=&quot;destination&quot;}[1m]))</code>";
+    assert!(html.contains(query), "{html}");
+    assert!(html.contains("response_code=~&quot;5..&quot;}[1m]))</code>"));
 }
 
 #[test]

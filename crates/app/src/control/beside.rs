@@ -11,12 +11,18 @@ use std::time::Duration;
 
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
-use myriad_translate::{Engine, MovedLabel, Role, TooManyViews, View};
+use myriad_translate::{
+    Engine, MovedLabel, Role, TooManyViews, VIEW_LABEL_BYTES_MAX, VIEW_LABELS_MAX, View,
+};
 
 use super::event::Answer;
 
 /// How long a view stays that nobody follows, so that a proxy which returns finds it.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The most Pods that are remembered to have more labels. Further ones are looked at anew whenever
+/// their proxies ask.
+pub(super) const BEYOND_MAX: usize = 1_024;
 
 /// The most labels in which the Pods of one view may differ. Who differs in more has another.
 const DIFFERING_MAX: usize = 256;
@@ -30,7 +36,25 @@ type Labels = BTreeMap<String, String>;
 /// A Pod, as it is now.
 struct Found {
     namespace: Box<str>,
+    /// Nothing, if it has more than a view may have.
     labels: Labels,
+    is_beyond: bool,
+}
+
+/// The view of a Pod whose proxy asked.
+struct Known {
+    view: Arc<str>,
+    /// Whether the Pod was looked at since it changed last.
+    is_sure: bool,
+}
+
+/// Why there is no view for a Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoView {
+    /// There are as many as there may be.
+    Many(TooManyViews),
+    /// It has more than [`VIEW_LABELS_MAX`] labels, or [`VIEW_LABEL_BYTES_MAX`] of them.
+    Labels,
 }
 
 /// The views of sidecars.
@@ -41,7 +65,9 @@ pub(super) struct Beside {
     /// Views that nobody follows.
     idle: BTreeSet<Arc<str>>,
     /// The views of Pods whose proxies asked, by `namespace/name`.
-    pods: BTreeMap<Box<str>, Arc<str>>,
+    pods: BTreeMap<Box<str>, Known>,
+    /// Pods that asked and have too many labels; no more than [`BEYOND_MAX`].
+    beyond: BTreeSet<Box<str>>,
     /// The views of Pods that have a label, by its key and their namespace.
     labelled: BTreeMap<LabelPlace, BTreeSet<Arc<str>>>,
     waiting: Vec<(Answer, Option<Arc<str>>)>,
@@ -49,13 +75,16 @@ pub(super) struct Beside {
     refused: Vec<Refusal>,
     /// How many views there have been.
     count: u64,
+    /// How often a Pod was unpacked since its proxy asked.
+    #[cfg(test)]
+    unpacked: usize,
 }
 
 /// The key of a label, and the namespace of the Pods that have it.
 type LabelPlace = (Box<str>, Box<str>);
 
 /// A Pod, by `namespace/name`, and why there is no view for it.
-type Refusal = (Box<str>, TooManyViews);
+type Refusal = (Box<str>, NoView);
 
 struct Standing {
     workload: Workload,
@@ -69,32 +98,69 @@ struct Standing {
     followers: u64,
     /// When somebody last came, asked or went.
     since: Instant,
+    /// Whether another view is found by the same workload, as a label is not named any more.
+    is_replaced: bool,
 }
 
 impl Beside {
     /// Finds the view of a Pod, and puts it where it is not there. Who asked is answered by
     /// [`Beside::answer`], once it has all that it shall.
     pub(super) fn ask(&mut self, engine: &mut Engine, pod: &str, answer: Answer) {
-        let found = find(engine, pod).and_then(|found| self.put(engine, pod, found));
+        let found = match self.remembered(pod) {
+            Some(view) => Some(view),
+            None => self.search(engine, pod),
+        };
         self.waiting.push((answer, found));
     }
 
-    /// Answers whoever waits for a view that has all that it shall.
+    /// Answers whoever waits for a view that has all that it shall, and forgets who does not wait
+    /// any more.
     pub(super) fn answer(&mut self, engine: &Engine) {
         let is_whole = |view: &Option<Arc<str>>| view.as_ref().is_none_or(|it| engine.is_whole(it));
-        for (answer, found) in self.waiting.extract_if(.., |(_, view)| is_whole(view)) {
+        let waiting = &mut self.waiting;
+        for (answer, found) in waiting.extract_if(.., |it| it.0.is_closed() || is_whole(&it.1)) {
             // Who does not wait any more asks again.
             let _ = answer.send(found);
         }
     }
 
-    /// Notes that a proxy follows a view, or does not any more.
-    pub(super) fn follow(&mut self, view: &str, is_there: bool) {
+    /// The view of a Pod that is as it was when its proxy asked before.
+    fn remembered(&mut self, pod: &str) -> Option<Arc<str>> {
+        let known = self.pods.get(pod).filter(|known| known.is_sure)?;
+        let standing = self.standings.get_mut(&known.view)?;
+        // The one that has its place now is the view of its Pods as well.
+        if standing.is_replaced {
+            return None;
+        }
+        standing.since = clock::now();
+        Some(known.view.clone())
+    }
+
+    /// Looks at a Pod for its view.
+    fn search(&mut self, engine: &mut Engine, pod: &str) -> Option<Arc<str>> {
+        if self.beyond.contains(pod) {
+            self.refused.push((pod.into(), NoView::Labels));
+            return None;
+        }
+        #[cfg(test)]
+        {
+            self.unpacked += 1;
+        }
+        let found = find(engine, pod)?;
+        if found.is_beyond {
+            if self.beyond.len() < BEYOND_MAX {
+                self.beyond.insert(pod.into());
+            }
+            self.refused.push((pod.into(), NoView::Labels));
+            return None;
+        }
+        self.put(engine, pod, found)
+    }
+
+    /// Notes that so many proxies more follow a view, or fewer.
+    pub(super) fn follow(&mut self, view: &str, change: i64) {
         if let Some(standing) = self.standings.get_mut(view) {
-            standing.followers = match is_there {
-                true => standing.followers + 1,
-                false => standing.followers.saturating_sub(1),
-            };
+            standing.followers = standing.followers.saturating_add_signed(change);
             standing.since = clock::now();
             let is_idle = standing.followers == 0;
             match (is_idle, self.standings.get_key_value(view)) {
@@ -106,7 +172,15 @@ impl Beside {
 
     /// Whether the proxy of a Pod has asked.
     pub(super) fn knows(&self, pod: &str) -> bool {
-        self.pods.contains_key(pod)
+        self.pods.contains_key(pod) || self.beyond.contains(pod)
+    }
+
+    /// How often Pods were unpacked for who asked, how many answers wait, and how many Pods are
+    /// remembered: those that have a view, and those that have none.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize, (usize, usize)) {
+        let remembered = (self.pods.len(), self.beyond.len());
+        (self.unpacked, self.waiting.len(), remembered)
     }
 
     /// Takes out the Pods that got no view.
@@ -117,13 +191,16 @@ impl Beside {
     /// Looks at a Pod that has changed. The view that is not its own any more is returned, to be
     /// taken away: its proxies come back, and each finds its own.
     pub(super) fn look(&mut self, engine: &Engine, pod: &str) -> Option<Arc<str>> {
-        let known = self.pods.get(pod)?.clone();
+        self.beyond.remove(pod);
+        let known = self.pods.get_mut(pod)?;
         let found = find(engine, pod);
+        known.is_sure = found.is_some();
         if found.is_none() && is_let_go(engine, pod) {
             // Its proxy is there all the same. It is looked at again once it is kept, since it may
             // be another by then.
             return None;
         }
+        let known = known.view.clone();
         if let Some(found) = &found
             && self.fits(engine, &known, found)
         {
@@ -165,7 +242,11 @@ impl Beside {
                 let workload = (namespace, labels);
                 let former = std::mem::replace(&mut standing.workload, workload.clone());
                 self.unlist(&view, &former);
-                self.views.entry(workload).or_insert(view);
+                let listed = self.views.entry(workload);
+                let is_replaced = *listed.or_insert_with(|| view.clone()) != view;
+                if let Some(standing) = self.standings.get_mut(&view) {
+                    standing.is_replaced = is_replaced;
+                }
             }
         }
         parted
@@ -186,7 +267,8 @@ impl Beside {
     /// Whether a Pod sees a view: it has the labels of its workload, as far as they are named. In
     /// which others it differs is noted.
     fn fits(&mut self, engine: &Engine, view: &Arc<str>, pod: &Found) -> bool {
-        let Some(standing) = self.standings.get_mut(view) else {
+        let standing = self.standings.get_mut(view);
+        let Some(standing) = standing.filter(|_| !pod.is_beyond) else {
             return false;
         };
         let differing = differing(&standing.labels, &pod.labels);
@@ -261,9 +343,13 @@ impl Beside {
             standing.since = clock::now();
             standing.pods.insert(pod.into());
         }
-        if let Some(former) = self.pods.insert(pod.into(), view.clone())
-            && former != view
-            && let Some(standing) = self.standings.get_mut(&former)
+        let known = Known {
+            view: view.clone(),
+            is_sure: true,
+        };
+        if let Some(former) = self.pods.insert(pod.into(), known)
+            && former.view != view
+            && let Some(standing) = self.standings.get_mut(&former.view)
         {
             standing.pods.remove(pod);
         }
@@ -291,7 +377,7 @@ impl Beside {
             namespace: namespace.clone(),
         };
         if let Err(problem) = engine.put_view(view) {
-            self.refused.push((pod.into(), problem));
+            self.refused.push((pod.into(), NoView::Many(problem)));
             return None;
         }
         self.views.insert(workload.clone(), name.clone());
@@ -306,6 +392,7 @@ impl Beside {
             pods: BTreeSet::new(),
             followers: 0,
             since: clock::now(),
+            is_replaced: false,
         };
         self.standings.insert(name.clone(), standing);
         self.idle.insert(name.clone());
@@ -316,10 +403,14 @@ impl Beside {
 fn find(engine: &Engine, pod: &str) -> Option<Found> {
     let pod = engine.pod(pod)?;
     let labels = pod.labels.iter();
+    let bytes: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+    let is_beyond = pod.labels.len() > VIEW_LABELS_MAX || bytes > VIEW_LABEL_BYTES_MAX;
+    let labels = pod.labels.iter().filter(|_| !is_beyond);
     let labels = labels.map(|(key, value)| (key.to_string(), value.to_string()));
     Some(Found {
         namespace: pod.meta.key.namespace().into(),
         labels: labels.collect(),
+        is_beyond,
     })
 }
 

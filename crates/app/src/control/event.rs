@@ -5,7 +5,7 @@ use std::sync::Arc;
 use myriad_api::Batch;
 use myriad_base::task;
 use myriad_translate::{CertManager, ClaimsChange, FindingsChange, Tenants, View};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::stating::Progress;
 use crate::tenants::Followed;
@@ -22,9 +22,7 @@ pub enum Event {
     /// A view is gone.
     ViewGone(Arc<str>),
     /// The proxy of a Pod, by `namespace/name`, asks which view it sees.
-    Asked(String, Answer),
-    /// A proxy follows a view, or does not any more.
-    Followed(Arc<str>, bool),
+    Asked(String, Answer, InboxPermits),
     /// Another replica has seen since when objects claim hosts.
     Learned(ClaimsChange),
     /// There is no room for since when objects of a namespace claim hosts.
@@ -43,8 +41,12 @@ pub enum Event {
     Stop,
 }
 
-/// Takes the name of a view to the one who asked; none where its Pod is not known.
+/// Takes the name of a view to the one who asked; none where its Pod has none.
 pub(super) type Answer = oneshot::Sender<Option<Arc<str>>>;
+
+/// The places in the inbox that a question of a proxy has, until it was worked off: one of those of
+/// its namespace, and one of those of all.
+pub(super) type InboxPermits = [Option<OwnedSemaphorePermit>; 2];
 
 /// The most events that wait in the inbox. A source that finds it full waits: what would pile up
 /// here during a first list is memory that a million small objects leave in pieces.

@@ -1,4 +1,4 @@
-//! The findings that tell people whose changes wait, and whose sidecars have too many views.
+//! The findings that tell people whose changes wait, and whose sidecars get no view.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_base::clock::Instant;
-use myriad_translate::{FindingsChange, TooManyViews};
+use myriad_translate::{FindingsChange, TooManyViews, VIEW_LABEL_BYTES_MAX, VIEW_LABELS_MAX};
 
+use super::beside::NoView;
 use super::debts::Debt;
 
 /// The most namespaces of which people are told at a time; all are counted.
@@ -17,7 +18,7 @@ pub(super) const NOTICES_MAX: usize = 100;
 /// once, and not with each of its batches.
 const STAYS_FOR: Duration = Duration::from_secs(60);
 
-/// The findings about namespaces that wait, or have too many views.
+/// The findings about namespaces that wait, or have sidecars that get no view.
 #[derive(Default)]
 pub(super) struct Notices {
     told: BTreeMap<(Subject, Box<str>), Notice>,
@@ -30,6 +31,8 @@ enum Subject {
     Debt,
     /// Its sidecars have too many views.
     Views,
+    /// A Pod of it has too many labels.
+    Labels,
 }
 
 struct Notice {
@@ -71,26 +74,17 @@ impl Notices {
     pub(super) fn tell_refused(
         &mut self,
         pod: &str,
-        problem: TooManyViews,
+        problem: NoView,
         now: Instant,
     ) -> FindingsChange {
         let key = ObjectKey::from_id(ObjectKind::Pod, pod.into());
         let namespace = key.namespace();
-        let (many, raise) = match problem {
-            TooManyViews::OfNamespace(bound) => (
-                format!("the sidecars of namespace {namespace} have {bound} views already"),
-                format!(", or raise --bound views={bound}"),
-            ),
-            TooManyViews::OfAll => (problem.to_string(), String::new()),
+        let (subject, (message, remedy)) = match problem {
+            NoView::Many(problem) => (Subject::Views, too_many(namespace, problem)),
+            NoView::Labels => (Subject::Labels, too_many_labels()),
         };
-        let message = format!(
-            "are those of no other Pod as far as selectors name them, and {many}: its proxy is \
-             refused, and serves what it has"
-        );
-        let remedy =
-            format!("let selectors name fewer labels in which Pods of a namespace differ{raise}");
         let finding = Finding::new(Severity::Error, &key, "metadata.labels", message, remedy);
-        let subject = (Subject::Views, namespace.into());
+        let subject = (subject, namespace.into());
         self.note(subject, finding, (now, STAYS_FOR))
     }
 
@@ -131,6 +125,36 @@ impl Notices {
     }
 }
 
+/// The message and the remedy of a Pod that would have one view too many.
+fn too_many(namespace: &str, problem: TooManyViews) -> (String, String) {
+    let (many, raise) = match problem {
+        TooManyViews::OfNamespace(bound) => (
+            format!("the sidecars of namespace {namespace} have {bound} views already"),
+            format!(", or raise --bound views={bound}"),
+        ),
+        TooManyViews::OfAll => (problem.to_string(), String::new()),
+    };
+    let message = format!(
+        "are those of no other Pod as far as selectors name them, and {many}: its proxy is \
+         refused, and serves what it has"
+    );
+    let remedy =
+        format!("let selectors name fewer labels in which Pods of a namespace differ{raise}");
+    (message, remedy)
+}
+
+/// The message and the remedy of a Pod with more labels than a view has.
+fn too_many_labels() -> (String, String) {
+    let kilobytes = VIEW_LABEL_BYTES_MAX >> 10;
+    let message = format!(
+        "are more than {VIEW_LABELS_MAX}, or than {kilobytes} KiB, which is the most that a view \
+         of sidecars has: its proxy is refused, and serves what it has"
+    );
+    let remedy = "give the Pod fewer or shorter labels, and annotations for what no selector \
+                  looks at";
+    (message, remedy.to_owned())
+}
+
 /// A time as people read it.
 fn seconds(time: Duration) -> String {
     match time.as_secs() {
@@ -147,7 +171,7 @@ mod tests {
     use myriad_base::clock;
     use myriad_translate::TooManyViews;
 
-    use super::{Debt, NOTICES_MAX, Notices, STAYS_FOR};
+    use super::{Debt, NOTICES_MAX, NoView, Notices, STAYS_FOR};
 
     fn debt(namespace: &str) -> Debt {
         Debt {
@@ -182,7 +206,7 @@ mod tests {
     fn pods_of_a_namespace_that_get_no_view_are_told_of_once_by_the_first() {
         let (mut notices, now) = (Notices::default(), clock::now());
         notices.tell(&debt("a"), None, now);
-        let problem = TooManyViews::OfNamespace(9);
+        let problem = NoView::Many(TooManyViews::OfNamespace(9));
         let told = notices.tell_refused("a/p", problem, now).added;
         let [finding] = &told[..] else {
             panic!("{told:?}");
@@ -199,8 +223,11 @@ mod tests {
         assert!(notices.tell_refused("a/q", problem, later).is_empty());
         let removed = notices.expire(later + STAYS_FOR).removed;
         assert!(removed.iter().any(|it| it.message == finding.message));
-        let told = notices.tell_refused("a/q", TooManyViews::OfAll, later + STAYS_FOR);
+        let problem = NoView::Many(TooManyViews::OfAll);
+        let told = notices.tell_refused("a/q", problem, later + STAYS_FOR);
         assert_eq!(told.added.len(), 1);
+        let told = notices.tell_refused("a/r", NoView::Labels, later + STAYS_FOR);
+        assert!(told.added[0].to_string().contains("more than 256"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use myriad_translate::{Bounds, Claimed, ClaimsChange, Engine, LateClaims, Role, 
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+mod asking;
 mod labels;
 mod remembering;
 mod stating;
@@ -94,6 +95,11 @@ fn pod(name: &str, app: &str, revision: u64) -> Event {
         positions: vec![(ObjectKind::Pod, revision)],
         ..Batch::default()
     })
+}
+
+/// The question of the proxy of a Pod.
+fn asked(pod: &str, answer: oneshot::Sender<Option<Arc<str>>>) -> Event {
+    Event::Asked(pod.to_owned(), answer, [None, None])
 }
 
 /// A loop with these events waiting in its inbox, where nothing takes any time.
@@ -324,7 +330,7 @@ async fn a_sidecar_is_told_the_view_of_its_pods_labels_and_another_where_they_ch
     let (mut control, _, mut inbox) = control(events);
     let ask = |control: &mut Control<Recorder>, name: &str| {
         let (answer, answered) = oneshot::channel();
-        assert!(control.take(Event::Asked(format!("shop/{name}"), answer)));
+        assert!(control.take(asked(&format!("shop/{name}"), answer)));
         answered
     };
     while !(inbox.is_empty() && control.queue.is_empty()) {
@@ -379,7 +385,7 @@ async fn pods_are_one_view_until_a_selector_names_a_label_in_which_they_differ()
     async fn ask(control: &mut Control<Recorder>, pods: std::ops::Range<usize>) -> Vec<Arc<str>> {
         let ask = |control: &mut Control<Recorder>, number| {
             let (answer, answered) = oneshot::channel();
-            assert!(control.take(Event::Asked(format!("shop/p{number}"), answer)));
+            assert!(control.take(asked(&format!("shop/p{number}"), answer)));
             answered
         };
         let asked: Vec<_> = pods.map(|it| ask(control, it)).collect();

@@ -8,13 +8,14 @@
 //! no reason.
 
 mod manifest;
+mod scaling;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use myriad_api::gateway::status::{GatewayStatus, State, Status};
+use myriad_api::gateway::status::{GatewayStatus, Scaling, State, Status};
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use myriad_source::kubernetes::lease::Claim;
@@ -25,6 +26,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use self::manifest::{MADE_BY, Owner, Parts, is_made_here, owners, roots};
+use self::scaling::scaled;
 use self::turns::GatewayTurns;
 use super::obstacle::Obstacle;
 use crate::dedicated::made_name;
@@ -379,6 +381,9 @@ impl DeploymentKeeper {
             let policy = (MadeKind::NetworkPolicy, name.as_str());
             self.remove_ours(key, policy, is_ours).await?;
         }
+        if parts.deployment.scaling.is_none() {
+            self.remove_autoscaler(key, is_ours).await?;
+        }
         if parts.has_ports() {
             // Those of addresses that are not asked for any more, before there are others.
             let known = memory.services.insert(key.id().clone(), names.clone());
@@ -389,7 +394,10 @@ impl DeploymentKeeper {
         }
         let mut addresses = Vec::new();
         for (kind, object) in objects {
-            let made = self.put((kind, key.name()), &object, is_ours).await?;
+            let scaling = parts.deployment.scaling;
+            let scaling = scaling.filter(|_| kind == MadeKind::Deployment);
+            let object = (&object, scaling);
+            let made = self.put((kind, key.name()), object, is_ours).await?;
             if kind == MadeKind::Service {
                 addresses.extend(service_addresses(&made));
             }
@@ -411,18 +419,19 @@ impl DeploymentKeeper {
         (kind, name): (MadeKind, &str),
         is_ours: impl Fn(&Value) -> bool,
     ) -> Result<(), CallError> {
-        match self.client.made(kind, key.namespace(), name).await? {
+        match self.found(kind, key.namespace(), name).await? {
             Some(read) if is_ours(&read) => self.remove(kind, &read).await,
             _ => Ok(()),
         }
     }
 
     /// Makes an object of a Gateway be there as it is wanted, unless there is one that is not ours.
-    /// One that was made for a Gateway which had the name before makes way.
+    /// One that was made for a Gateway which had the name before makes way. A Deployment that is
+    /// scaled has as many replicas as the one in its place.
     async fn put(
         &self,
         (kind, gateway): (MadeKind, &str),
-        wanted: &Value,
+        (wanted, scaling): (&Value, Option<Scaling>),
         is_ours: impl Fn(&Value) -> bool,
     ) -> Result<Value, Unmade> {
         let namespace = wanted["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -451,10 +460,11 @@ impl DeploymentKeeper {
             return Err(no_resources(message));
         }
         let manager = format!("myriad-{}", self.installation);
+        let read = read.as_ref();
+        let scaled = scaling.map(|scaling| scaled(wanted, scaling, read));
         self.check_lead()?;
-        let made = self
-            .client
-            .apply_made(kind, &manager, (wanted, read.as_ref()));
+        let wanted = (scaled.as_ref().unwrap_or(wanted), read);
+        let made = self.client.apply_made(kind, &manager, wanted);
         match made.await {
             Ok(made) => Ok(made),
             Err(CallError::Forbidden(text)) => {
@@ -492,7 +502,7 @@ impl DeploymentKeeper {
         let bundle = self.bundle.borrow().clone();
         let wanted = roots(&self.template.roots, namespace, &self.installation, &bundle);
         let is_ours = |read: &Value| is_made_here(read, &self.installation);
-        self.put((MadeKind::ConfigMap, ""), &wanted, is_ours)
+        self.put((MadeKind::ConfigMap, ""), (&wanted, None), is_ours)
             .await?;
         memory.rooted.insert(namespace.into());
         Ok(())
@@ -515,9 +525,11 @@ impl DeploymentKeeper {
         let services = services.into_iter().filter(|name| *name != own);
         let services = services.map(|name| (MadeKind::Service, name));
         let all = MadeKind::OWN.map(|kind| (kind, own.clone()));
-        let all: Vec<_> = services.chain(all.into_iter().rev()).collect();
+        let scaled = [(MadeKind::HorizontalPodAutoscaler, own.clone())];
+        let all = all.into_iter().rev();
+        let all: Vec<_> = scaled.into_iter().chain(services).chain(all).collect();
         for (kind, name) in all {
-            let found = self.client.made(kind, key.namespace(), &name).await?;
+            let found = self.found(kind, key.namespace(), &name).await?;
             let Some(read) = found.filter(|it| is_made_here(it, &self.installation)) else {
                 continue;
             };

@@ -6,6 +6,7 @@
 mod address;
 mod portrait;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use super::annotations::LiveAnnotations;
 use super::deployments::Installations;
 use super::obstacle::Obstacle;
 use super::peers::{AwaitedObject, GRACE, Peers};
+use super::published::Published;
 use crate::dedicated::{DEDICATED_OF_NAMESPACE_MAX, namespace_of_view};
 use crate::live::{Live, ProxyGroup, Served};
 use crate::stated::{StatedChange, StatedStatuses, is_accepted};
@@ -42,6 +44,10 @@ const WRITES_PER_SECOND: f64 = 50.0;
 
 /// The most objects that wait for that.
 const WAITING_MAX: usize = 200_000;
+
+/// How long an object waits whose status somebody else has edited. Longer than [`GRACE`], so that
+/// who has just begun to lead does not take the words of a former leader for edits.
+const MEND_AFTER: Duration = Duration::from_secs(5);
 
 /// The kinds that show a status of ours, in the order in which they are looked at by who begins to
 /// lead: few that matter to many go first.
@@ -57,9 +63,6 @@ const KINDS: [ObjectKind; 9] = [
     ObjectKind::UdpRoute,
 ];
 
-/// The addresses of the proxies of all; none before they have been looked up.
-pub(super) type SharedAddresses = watch::Receiver<Option<Arc<[Address]>>>;
-
 /// Describes statuses as they are known here.
 #[derive(Clone)]
 pub(super) struct Described {
@@ -67,9 +70,28 @@ pub(super) struct Described {
     pub live: Live,
     pub peers: Peers,
     /// The addresses of the shared proxies; absent where no Service of theirs is published.
-    pub shared: Option<SharedAddresses>,
+    pub shared: Option<watch::Receiver<Published>>,
     /// The proxies of single Gateways; absent where none are made.
     pub installed: Option<Installations>,
+    /// Whether the first list is complete: before, what is not stated may be ours all the same.
+    pub is_live: Arc<AtomicBool>,
+}
+
+/// Whether it is noted what an object waits for that is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// It is, and what it waited for before is forgotten.
+    Noted,
+    /// Nothing changes by it.
+    Silent,
+}
+
+/// The addresses of a Gateway.
+struct Whereabouts {
+    /// All that there are; none where those that it shows stay.
+    there: Option<Arc<[Address]>>,
+    /// Why it has none, or shows those of before.
+    obstacle: Option<Obstacle>,
 }
 
 /// Takes what there is to say of objects. Cheap to clone.
@@ -78,6 +100,8 @@ pub(super) struct ObjectWord {
     statuses: DescribedStatuses,
     leads: Claim,
     installed: Option<Installations>,
+    /// Whether the first list is complete.
+    is_live: Arc<AtomicBool>,
     /// Wakes whoever reads all statuses.
     review: Arc<Notify>,
     /// The term that was seen last, and when it began.
@@ -101,8 +125,24 @@ pub(super) struct ObjectParts {
 impl Describe for Described {
     fn describe(&self, key: &ObjectKey) -> Description {
         self.peers.let_go(key);
+        self.portray(key, Look::Noted)
+    }
+
+    fn peek(&self, key: &ObjectKey) -> Description {
+        self.portray(key, Look::Silent)
+    }
+}
+
+impl Described {
+    /// The status of an object.
+    fn portray(&self, key: &ObjectKey, look: Look) -> Description {
+        // Asked first: what is stated by then is all that there is.
+        let is_live = self.is_live.load(Ordering::Acquire);
         let Some(status) = self.stated.get(key) else {
-            return Description::Nothing;
+            return match is_live {
+                true => Description::Nothing,
+                false => Description::Later,
+            };
         };
         let form = match &status.state {
             State::Class(class) => {
@@ -114,13 +154,13 @@ impl Describe for Described {
                     sections: None,
                 }
             }
-            State::Gateway(gateway) => match self.gateway(&status, gateway) {
+            State::Gateway(gateway) => match self.gateway(&status, gateway, look) {
                 Some(form) => form,
                 None => return Description::Later,
             },
             State::ListenerSet(set) => {
                 let mut conditions = portrait::conditions(&set.conditions);
-                let word = self.word(&status, None, is_accepted(&set.conditions));
+                let word = self.word((&status, None), is_accepted(&set.conditions), look);
                 conditions.push(portrait::live(&word, clock::since_epoch()));
                 OwnForm::Whole {
                     conditions,
@@ -130,8 +170,8 @@ impl Describe for Described {
             }
             State::Route(route) => {
                 let parents = route.parents.iter().enumerate();
-                let entry = |(at, parent): (usize, &ParentStatus)| self.parent(&status, at, parent);
-                OwnForm::Listed(parents.map(entry).collect())
+                let entries = parents.map(|parent| self.parent(&status, parent, look));
+                OwnForm::Listed(entries.collect())
             }
             State::Policy(policy) => {
                 let entries = policy.ancestors.iter().map(|it| OwnEntry {
@@ -144,19 +184,18 @@ impl Describe for Described {
         let generation = status.generation;
         Description::Shown(OwnStatus { generation, form })
     }
-}
 
-impl Described {
     /// The status of a Gateway; none while its addresses are not known.
-    fn gateway(&self, status: &Status, gateway: &GatewayStatus) -> Option<OwnForm> {
-        let (there, obstacle) = match &gateway.deployment {
-            None => (self.shared_addresses()?, None),
+    fn gateway(&self, status: &Status, gateway: &GatewayStatus, look: Look) -> Option<OwnForm> {
+        let Whereabouts { there, obstacle } = match &gateway.deployment {
+            None => self.shared_addresses()?,
             Some(_) => self.own_addresses(status.object.id())?,
         };
-        let (shown, unassigned) = address::assign(&gateway.addresses, &there);
-        let obstacle = obstacle.or(unassigned);
+        let assigned = there.map(|there| address::assign(&gateway.addresses, &there));
+        let (shown, unassigned) = assigned.unzip();
+        let obstacle = obstacle.or(unassigned.flatten());
         let mut conditions = portrait::hindered(&gateway.conditions, obstacle.as_ref());
-        let word = self.word(status, None, is_accepted(&gateway.conditions));
+        let word = self.word((status, None), is_accepted(&gateway.conditions), look);
         conditions.push(portrait::live(&word, clock::since_epoch()));
         let installed = self
             .installed
@@ -164,47 +203,65 @@ impl Described {
             .filter(|_| gateway.deployment.is_some());
         let installation = installed.and_then(|it| it.get(status.object.id()));
         conditions.extend(installation.and_then(|it| portrait::refused(&it.refused)));
+        let attached: Value = gateway.attached_listener_sets.into();
+        let mut fields = vec![("attachedListenerSets", attached)];
+        fields.extend(shown.map(|shown| ("addresses", address::field(&shown))));
         Some(OwnForm::Whole {
             conditions,
-            fields: vec![
-                ("addresses", address::field(&shown)),
-                (
-                    "attachedListenerSets",
-                    gateway.attached_listener_sets.into(),
-                ),
-            ],
+            fields,
             sections: Some(portrait::sections(&gateway.listeners)),
         })
     }
 
-    fn shared_addresses(&self) -> Option<Arc<[Address]>> {
-        match &self.shared {
-            Some(addresses) => addresses.borrow().clone(),
-            None => Some(Arc::default()),
+    /// The addresses of the proxies of all; none while they are not known.
+    fn shared_addresses(&self) -> Option<Whereabouts> {
+        let Some(published) = &self.shared else {
+            return Some(Whereabouts::found(Arc::default()));
+        };
+        match &*published.borrow() {
+            Published::Unknown => None,
+            Published::Missing => {
+                let message = "the Service that --publish-service names does not exist: create \
+                               it, or name the Service of the proxies";
+                Some(Whereabouts {
+                    there: None,
+                    obstacle: Some(Obstacle::new("AddressNotAssigned", message)),
+                })
+            }
+            Published::Found(addresses) => Some(Whereabouts::found(addresses.clone())),
         }
     }
 
-    /// The addresses of a Gateway with proxies of its own, and why there are none.
-    fn own_addresses(&self, id: &Arc<str>) -> Option<(Arc<[Address]>, Option<Obstacle>)> {
+    /// The addresses of a Gateway with proxies of its own; none while they are not known.
+    fn own_addresses(&self, id: &Arc<str>) -> Option<Whereabouts> {
         let Some(installed) = &self.installed else {
             let message = "proxies of its own are not made here: see gatewayApi.deployments of \
                            the chart";
-            return Some((Arc::default(), Some(Obstacle::new("NoResources", message))));
+            return Some(Whereabouts::nowhere(message));
         };
         if !self.stated.has_view(id) {
             let message = format!(
                 "there is no room for its proxies: a namespace has {DEDICATED_OF_NAMESPACE_MAX} \
                  Gateways with proxies of their own at most"
             );
-            return Some((Arc::default(), Some(Obstacle::new("NoResources", message))));
+            return Some(Whereabouts::nowhere(message));
         }
         let installation = installed.get(id)?;
-        Some((installation.addresses.into(), installation.obstacle))
+        Some(Whereabouts {
+            there: Some(installation.addresses.into()),
+            obstacle: installation.obstacle,
+        })
     }
 
-    fn parent(&self, status: &Status, at: usize, parent: &ParentStatus) -> OwnEntry {
+    fn parent(
+        &self,
+        status: &Status,
+        (at, parent): (usize, &ParentStatus),
+        look: Look,
+    ) -> OwnEntry {
         let mut conditions = portrait::conditions(&parent.conditions);
-        let word = self.word(status, Some(at), is_accepted(&parent.conditions));
+        let is_accepted = is_accepted(&parent.conditions);
+        let word = self.word((status, Some(at)), is_accepted, look);
         conditions.push(portrait::live(&word, clock::since_epoch()));
         OwnEntry {
             subject: portrait::reference(&parent.parent),
@@ -213,7 +270,12 @@ impl Described {
     }
 
     /// Whether an object is served, of a route at one of its parents.
-    fn word(&self, status: &Status, parent: Option<usize>, is_accepted: bool) -> LiveWord {
+    fn word(
+        &self,
+        (status, parent): (&Status, Option<usize>),
+        is_accepted: bool,
+        look: Look,
+    ) -> LiveWord {
         if !is_accepted {
             return LiveWord::Refused;
         }
@@ -225,12 +287,15 @@ impl Described {
         if let Some(refusal) = self.live.refusal_of(&status.object) {
             return LiveWord::Rejected(refusal);
         }
-        LiveWord::Stated(self.served(&status.object, &group))
+        LiveWord::Stated(self.served(&status.object, &group, look))
     }
 
     /// How it is with an object at the proxies of a group, whichever replica they follow.
-    fn served(&self, key: &ObjectKey, group: &ProxyGroup) -> Served {
-        let here = self.live.served(key, group);
+    fn served(&self, key: &ObjectKey, group: &ProxyGroup, look: Look) -> Served {
+        let here = match look {
+            Look::Noted => self.live.served(key, group),
+            Look::Silent => self.live.peek(key, group),
+        };
         let beside = match group {
             ProxyGroup::Own(view) => namespace_of_view(view),
             ProxyGroup::Shared | ProxyGroup::Beside(_) => None,
@@ -242,10 +307,15 @@ impl Described {
             namespaces: &namespaces,
             read: read.as_ref(),
         };
-        let (others, is_lacked) = self.peers.served(&object, group);
+        let (others, is_lacked) = match look {
+            Look::Noted => self.peers.served(&object, group),
+            Look::Silent => self.peers.peek(&object, group),
+        };
         let served = match here {
             Served::Nowhere if others == 0 => {
-                self.peers.await_first(key);
+                if look == Look::Noted {
+                    self.peers.await_first(key);
+                }
                 Served::Nowhere
             }
             Served::Nowhere if !is_lacked => Served::Everywhere { proxies: others },
@@ -257,10 +327,28 @@ impl Described {
                 proxies: proxies + others,
             },
         };
-        if matches!(served, Served::Everywhere { .. }) {
+        if look == Look::Noted && matches!(served, Served::Everywhere { .. }) {
             self.stated.forget_read(key);
         }
         served
+    }
+}
+
+impl Whereabouts {
+    /// Addresses that were found.
+    fn found(there: Arc<[Address]>) -> Self {
+        Whereabouts {
+            there: Some(there),
+            obstacle: None,
+        }
+    }
+
+    /// No proxies of its own, for a reason.
+    fn nowhere(message: impl Into<String>) -> Self {
+        Whereabouts {
+            there: Some(Arc::default()),
+            obstacle: Some(Obstacle::new("NoResources", message)),
+        }
     }
 }
 
@@ -287,6 +375,7 @@ impl ObjectWord {
             kinds: KINDS.into(),
             writes_per_second: WRITES_PER_SECOND,
             waiting_max: WAITING_MAX,
+            mend_after: MEND_AFTER,
         };
         let describe = Arc::new(described.clone());
         let (writer, statuses) =
@@ -296,6 +385,7 @@ impl ObjectWord {
             statuses,
             leads,
             installed: described.installed.clone(),
+            is_live: described.is_live.clone(),
             review: Arc::default(),
             term: Arc::default(),
         };
@@ -313,6 +403,11 @@ impl ObjectWord {
     /// The writer of statuses, for who learns something that they show.
     pub(super) fn statuses(&self) -> DescribedStatuses {
         self.statuses.clone()
+    }
+
+    /// The first list is complete and stated, so that what is not stated is not ours.
+    pub(super) fn go_live(&self) {
+        self.is_live.store(true, Ordering::Release);
     }
 
     /// Says that the statuses of objects have changed.
@@ -399,15 +494,18 @@ impl Teller {
         }
     }
 
-    /// Another replica tells.
+    /// Another replica tells. What still waits here may come to be told by this one.
     fn let_go(&self, key: &ObjectKey) {
+        if self.described.live.awaits(key) {
+            return;
+        }
         self.described.stated.forget_read(key);
         drop(self.described.stated.take_ingress(key));
     }
 
     /// Ingresses have no conditions.
     fn tell_of_ingress(&self, key: &ObjectKey) {
-        let served = self.described.served(key, &ProxyGroup::Shared);
+        let served = self.described.served(key, &ProxyGroup::Shared, Look::Noted);
         let Served::Everywhere { .. } = served else {
             return;
         };

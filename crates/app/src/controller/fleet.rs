@@ -18,14 +18,14 @@ use myriad_sync::{
 };
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::certificate::Renewed;
 use super::held::HeldFindings;
 use super::signer::Signer;
 use super::trust::Trust;
 use super::watcher::{FollowedStreams, Watcher};
-use crate::control::{Addresses, Event as ControlEvent};
+use crate::control::{Addresses, Callers};
 use crate::live::Live;
 use crate::settings::Controller;
 use crate::tokens::Tokens;
@@ -67,8 +67,8 @@ pub(super) struct Server<'a> {
     pub holds: Holds,
     /// Whether the API server is lost.
     pub lost: watch::Receiver<bool>,
-    /// The inbox of findings about proxies.
-    pub inbox: mpsc::Sender<ControlEvent>,
+    /// The way of proxies to the control loop.
+    pub callers: Callers,
     /// Takes in the hosts that they tell, where certificates are obtained.
     pub obtain: Option<Arc<dyn Obtain>>,
 }
@@ -95,7 +95,7 @@ impl Server<'_> {
             live,
             holds,
             lost,
-            inbox,
+            callers,
             obtain,
         } = self;
         let names = settings.sync_hosts.clone();
@@ -108,19 +108,16 @@ impl Server<'_> {
             streams: FollowedStreams::default(),
             live,
             held: HeldFindings::new(holds.clone(), settings.publish_service.clone()),
-            inbox: inbox.clone(),
+            inbox: callers.inbox(),
+            callers: callers.clone(),
             connected: connected(metrics),
         };
-        let gate = Arc::new(Gate { tokens, inbox });
+        let gate = Arc::new(Gate { tokens, callers });
         let drained = drain.holder();
         let certificate = Renewed::new(trust.roots.current(), names)?;
         let shown = certificate.clone();
         let tls = tls(certificate.clone())?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("sync")
-            .enable_all()
-            .build()?;
+        let runtime = runtime()?;
         let serve = async move {
             let (events, happened) = mpsc::channel(EVENTS_MAX);
             drop(task::spawn("sync events", watcher.watch_over(happened)));
@@ -162,6 +159,15 @@ pub(super) fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener>
     listener.set_nonblocking(true)?;
     socket2::SockRef::from(&listener).listen(BACKLOG)?;
     Ok(listener)
+}
+
+/// The threads that serve proxies.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("sync")
+        .enable_all()
+        .build()
 }
 
 /// The number of proxies that are connected, among the metrics.
@@ -207,7 +213,7 @@ pub(super) fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>
 /// their Pods.
 struct Gate {
     tokens: Arc<Tokens>,
-    inbox: mpsc::Sender<ControlEvent>,
+    callers: Callers,
 }
 
 impl Gate {
@@ -224,12 +230,8 @@ impl Gate {
         let view = match identity.view {
             Some(view) => view,
             None => {
-                let (answer, answered) = oneshot::channel();
-                let asked = ControlEvent::Asked(format!("{namespace}/{pod}"), answer);
-                // A control loop that has ended answers nobody.
-                let _ = self.inbox.send(asked).await;
-                let view = answered.await.ok().flatten();
-                view.ok_or_else(|| Refused(format!("Pod {namespace}/{pod} is not known")))?
+                let view = self.callers.ask(namespace, pod).await;
+                view.ok_or_else(|| Refused(format!("Pod {namespace}/{pod} has no view")))?
             }
         };
         Ok(Identity {

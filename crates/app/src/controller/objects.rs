@@ -1,5 +1,7 @@
 //! Joins what a controller says of objects of Gateway API, and what it makes for them.
 
+use std::sync::Arc;
+
 use myriad_base::task;
 use myriad_source::kubernetes::Client;
 use myriad_translate::Role;
@@ -42,6 +44,7 @@ pub(super) fn start(
         peers: peers.clone(),
         shared: settings.publish_service.as_ref().map(|_| word.addresses()),
         installed: installed.clone(),
+        is_live: Arc::default(),
     };
     let controller: Box<str> = settings.meaning.gateway_controller.as_str().into();
     let objects = ObjectWord::start(ObjectParts {

@@ -161,6 +161,7 @@ impl Outlet for Fleet {
 
     fn go_live(&mut self) {
         self.is_live = true;
+        self.objects.go_live();
         self.claims.hasten();
     }
 

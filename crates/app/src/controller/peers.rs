@@ -96,18 +96,16 @@ impl Peers {
     /// may have some that do not serve an object. Then the object waits.
     pub(super) fn served(&self, object: &AwaitedObject<'_>, group: &ProxyGroup) -> (usize, bool) {
         let mut state = self.lock();
-        let group = group_name(group);
-        let reports = state.reports.values().map(|heard| &heard.report);
-        let with_proxies = reports.filter(|it| it.proxies_of(&group) > 0);
-        let (mut proxies, mut is_lacked) = (0, false);
-        for report in with_proxies {
-            proxies += report.proxies_of(&group);
-            is_lacked |= report.lacks(object);
-        }
+        let (proxies, is_lacked) = state.served(object, group);
         if is_lacked {
             state.waiting.insert(object.key.clone());
         }
         (proxies, is_lacked)
+    }
+
+    /// The same, and the object does not begin to wait.
+    pub(super) fn peek(&self, object: &AwaitedObject<'_>, group: &ProxyGroup) -> (usize, bool) {
+        self.lock().served(object, group)
     }
 
     /// An object waits for the first proxy of another replica, since none is known that serves it.
@@ -177,12 +175,26 @@ impl Peers {
     }
 
     /// Whether an object waits for others.
-    fn is_waited_for(&self) -> bool {
+    pub(super) fn is_waited_for(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn served(&self, object: &AwaitedObject<'_>, group: &ProxyGroup) -> (usize, bool) {
+        let group = group_name(group);
+        let reports = self.reports.values().map(|heard| &heard.report);
+        let with_proxies = reports.filter(|it| it.proxies_of(&group) > 0);
+        let (mut proxies, mut is_lacked) = (0, false);
+        for report in with_proxies {
+            proxies += report.proxies_of(&group);
+            is_lacked |= report.lacks(object);
+        }
+        (proxies, is_lacked)
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use self::lines::ProxyLines;
 use super::held::HeldFindings;
 use crate::board;
-use crate::control::Event as ControlEvent;
+use crate::control::{Callers, Event as ControlEvent};
 use crate::live::{Live, Newcomer, RefusedResource, Speaker};
 
 /// How often is looked whether a commit is slow.
@@ -36,6 +36,8 @@ pub(super) struct Watcher {
     pub held: HeldFindings,
     /// The inbox of findings.
     pub inbox: mpsc::Sender<ControlEvent>,
+    /// Where it is told who follows which view.
+    pub callers: Callers,
     /// Counts the proxies that are connected.
     pub connected: Gauge,
 }
@@ -70,9 +72,7 @@ impl Watcher {
                         let followed = self.followed(&event);
                         let found = self.see(event);
                         if let Some((view, is_there)) = followed {
-                            let followed = ControlEvent::Followed(view, is_there);
-                            // As below.
-                            let _ = self.inbox.send(followed).await;
+                            self.callers.follow(view, is_there);
                         }
                         found
                     }
@@ -200,7 +200,7 @@ mod tests {
     use myriad_sync::{Event, Identity, Owner, Receipt, Views};
     use tokio::sync::{mpsc, watch};
 
-    use super::{FollowedStreams, HeldFindings, Watcher};
+    use super::{Callers, FollowedStreams, HeldFindings, Watcher};
     use crate::live::Live;
 
     const KEY: [u8; 32] = [3; 32];
@@ -231,6 +231,7 @@ mod tests {
             live: Live::new(&Metrics::new()),
             held: HeldFindings::new(Holds::new(HoldLimits::NONE), None),
             inbox: mpsc::channel(1).0,
+            callers: Callers::new(mpsc::channel(1).0),
             connected: Gauge::default(),
         }
     }

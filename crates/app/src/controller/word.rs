@@ -8,13 +8,14 @@ use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::drain::Drain;
 use myriad_base::metrics::Metrics;
 use myriad_base::{clock, task};
+use myriad_source::kubernetes::Client;
 use myriad_source::kubernetes::events::{self, Events, Recorder};
 use myriad_source::kubernetes::lease::{self, Claim, Elector, Term};
-use myriad_source::kubernetes::status::{self, Address, StatusCounters, Statuses, Writer};
-use myriad_source::kubernetes::{CallError, Client};
+use myriad_source::kubernetes::status::{self, StatusCounters, Statuses, Writer};
 use myriad_translate::FindingsChange;
 use tokio::sync::{mpsc, watch};
 
+use super::published::{AddressKeeper, Published};
 use crate::control::Event;
 use crate::process::random_key;
 use crate::settings::Controller;
@@ -31,16 +32,13 @@ const EVENTS_PER_SECOND: f64 = 10.0;
 /// Findings that are remembered in order to count instead of repeating them.
 const EVENTS_REMEMBERED_MAX: usize = 10_000;
 
-/// How often the address of the proxies is looked up.
-const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Takes what there is to say.
 #[derive(Clone)]
 pub(super) struct Word {
     statuses: Statuses,
     events: Events,
-    /// The addresses; none before they have been looked up.
-    addresses: watch::Receiver<Option<Arc<[Address]>>>,
+    /// The addresses of the proxies.
+    addresses: watch::Receiver<Published>,
     leads: Claim,
     /// The name of this process among all that may lead.
     identity: String,
@@ -92,7 +90,7 @@ impl Word {
         let help = "Events written, counting those that only count on";
         metrics.register("kubernetes_events_written", help, events.written().clone());
         let leads = claim.clone();
-        let (found, addresses) = watch::channel(None);
+        let (published, addresses) = watch::channel(Published::default());
         let drained = drain.holder();
         drop(task::spawn("election", async move {
             elector.run(drained.signalled()).await;
@@ -100,18 +98,16 @@ impl Word {
         drop(task::spawn("statuses", writer.run()));
         drop(task::spawn("events", recorder.run()));
         drop(task::spawn("terms", restate(claim.terms(), inbox.clone())));
-        let (forgetful, told) = (statuses.clone(), inbox.clone());
-        drop(task::spawn("forgotten statuses", async move {
-            loop {
-                forgetful.overflowed().await;
-                if told.send(Event::Restate).await.is_err() {
-                    return;
-                }
-            }
-        }));
-        if let Some((namespace, name)) = settings.publish_service.clone() {
-            let look = look_up(client.clone(), namespace, name, found, inbox.clone());
-            drop(task::spawn("addresses", look));
+        let forgotten = restate_forgotten(statuses.clone(), inbox.clone());
+        drop(task::spawn("forgotten statuses", forgotten));
+        if let Some(service) = settings.publish_service.clone() {
+            let keeper = AddressKeeper {
+                client: client.clone(),
+                service,
+                published,
+                inbox: inbox.clone(),
+            };
+            drop(task::spawn("addresses", keeper.keep()));
         }
         Ok(Word {
             statuses,
@@ -132,8 +128,8 @@ impl Word {
         self.events.clone()
     }
 
-    /// The addresses of the proxies; none before they have been looked up.
-    pub(super) fn addresses(&self) -> watch::Receiver<Option<Arc<[Address]>>> {
+    /// The addresses of the proxies.
+    pub(super) fn addresses(&self) -> watch::Receiver<Published> {
         self.addresses.clone()
     }
 
@@ -154,10 +150,10 @@ impl Word {
         }
     }
 
-    /// Says where Ingresses are served. Until that has been looked up there is nothing to say;
-    /// if it is nowhere, what was said before is taken back.
+    /// Says where Ingresses are served. Until that has been looked up, and while there is no
+    /// Service, there is nothing to say; if it is nowhere, what was said before is taken back.
     pub(super) fn state<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
-        let Some(addresses) = self.addresses.borrow().clone() else {
+        let Some(addresses) = self.addresses.borrow().addresses() else {
             return;
         };
         // Who begins to lead reviews everything.
@@ -172,7 +168,7 @@ impl Word {
 
     /// Lets all statuses be compared with what is served now, and what differs be written.
     pub(super) fn review<'a>(&self, served: impl IntoIterator<Item = &'a Arc<str>>) {
-        let Some(addresses) = self.addresses.borrow().clone() else {
+        let Some(addresses) = self.addresses.borrow().addresses() else {
             return;
         };
         if self.leads.holds(clock::now()) {
@@ -197,6 +193,16 @@ pub(super) fn manager(settings: &Controller) -> Box<str> {
     format!("{}-{}", status::FIELD_MANAGER, settings.namespace).into()
 }
 
+/// Tells the control loop to state everything once more whenever statuses were forgotten.
+async fn restate_forgotten(statuses: Statuses, inbox: mpsc::Sender<Event>) {
+    loop {
+        statuses.overflowed().await;
+        if inbox.send(Event::Restate).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Asks for everything anew whenever this process begins to lead.
 async fn restate(mut terms: watch::Receiver<Term>, inbox: mpsc::Sender<Event>) {
     let mut known = 0;
@@ -210,33 +216,5 @@ async fn restate(mut terms: watch::Receiver<Term>, inbox: mpsc::Sender<Event>) {
         if inbox.send(Event::Restate).await.is_err() {
             return;
         }
-    }
-}
-
-/// Follows the address under which the proxies' Service is reached.
-async fn look_up(
-    client: Client,
-    namespace: String,
-    name: String,
-    found: watch::Sender<Option<Arc<[Address]>>>,
-    inbox: mpsc::Sender<Event>,
-) {
-    loop {
-        match client.load_balancer(&namespace, &name).await {
-            Ok(mut addresses) => {
-                addresses.sort();
-                let is_new = found.send_if_modified(|known| {
-                    let is_new = known.as_deref() != Some(&*addresses);
-                    *known = Some(addresses.into());
-                    is_new
-                });
-                if is_new && inbox.send(Event::Restate).await.is_err() {
-                    return;
-                }
-            }
-            Err(CallError::NotFound) => {}
-            Err(error) => tracing::warn!(%error, "--publish-service cannot be read"),
-        }
-        tokio::time::sleep(ADDRESS_INTERVAL).await;
     }
 }

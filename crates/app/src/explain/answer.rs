@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use myriad_api::{Finding, ObjectKey, ObjectKind};
 use myriad_model::{
-    Action, DnsName, Host, Name, Origin, PathView, Policy, RouteView, SealedArc, WeightedUpstream,
+    Action, DnsName, Domain, Host, ListenerProtocol, Name, Origin, PathView, Policy, RouteView,
+    SealedArc, WeightedUpstream,
 };
 use myriad_proxy::codec::head::Head;
 use myriad_proxy::failure::FailureKind;
@@ -21,7 +22,8 @@ use myriad_proxy::route::certificate::{CertificateEntry, Parsed};
 use myriad_proxy::route::downstream_connection::{DownstreamConnection, Secured};
 use myriad_proxy::route::entry::RouteEntry;
 use myriad_proxy::route::identity::MESH_CLIENTS;
-use myriad_proxy::route::tables::{self, Answerer};
+use myriad_proxy::route::tables::{self, Answerer, Tables};
+use myriad_proxy::tls::by_name::of_name;
 use myriad_proxy::tls::key;
 use x509_parser::oid_registry::OID_SIG_ED25519;
 use x509_parser::public_key::PublicKey;
@@ -35,6 +37,7 @@ use super::question::Question;
 use super::scene::Scene;
 use crate::board;
 
+mod datagrams;
 mod stream;
 
 /// Finds findings.
@@ -86,17 +89,22 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Goes as far as the request would, and says in one sentence where that is.
     fn walk<'h>(&mut self, head: Head<'h>, room: &'h mut HeadMemory) -> String {
-        self.seen.method = head.method.to_owned();
+        if !self.question.is_datagrams {
+            self.seen.method = head.method.to_owned();
+        }
         let Some((listener, address)) = self.find_listener() else {
-            let word = if self.question.is_tls {
-                "HTTPS"
-            } else {
-                "HTTP"
+            let word = match (self.question.is_tls, self.question.is_datagrams) {
+                (true, _) => "HTTPS",
+                (false, true) => "UDP",
+                (false, false) => "HTTP",
             };
             return format!("there is no listener for {word}");
         };
         let client = self.question.client.unwrap_or(Ipv4Addr::LOCALHOST.into());
         let mut visit = DownstreamConnection::new(listener, (client, 0).into(), address.port());
+        if self.question.is_datagrams {
+            return self.lead_flow(&visit);
+        }
         if let Some(answer) = self.hand_on(&visit) {
             return answer;
         }
@@ -159,7 +167,10 @@ impl Walk<'_> {
         let listeners = self.scene.tables.listeners().iter();
         let mut listeners: Vec<_> = listeners
             .filter_map(|sealed| Some((sealed.name(), sealed.listener()?)))
-            .filter(|(_, listener)| listener.tls == self.question.is_tls)
+            .filter(|(_, listener)| {
+                let is_datagrams = listener.protocol == ListenerProtocol::Udp;
+                listener.tls == self.question.is_tls && is_datagrams == self.question.is_datagrams
+            })
             .collect();
         listeners.sort_by_key(|(_, it)| Some(it.address.port()) != self.question.port);
         let (name, listener) = listeners.first()?;
@@ -182,6 +193,11 @@ impl Walk<'_> {
             Answerer::Listener(entry) => (entry, Arc::default(), None),
             Answerer::Nobody => {
                 let domain = resource.and_then(|sealed| sealed.domain());
+                if domain.is_some_and(|domain| domain.mesh) {
+                    let reason = "it is answered with the proxy's identity in the mesh, and there \
+                                  is none here";
+                    return Err(reason.to_owned());
+                }
                 let auth = domain.and_then(|domain| domain.client_auth.as_ref());
                 if let Some(auth) = auth.filter(|auth| tables.trust(&auth.trust).is_none()) {
                     let id = auth.trust.text().clone();
@@ -196,13 +212,13 @@ impl Walk<'_> {
                 return Err(self.explain_no_certificate(name, wanted));
             }
         };
-        let Some(certificate) = self.meet_certificate(entry, listener, name) else {
+        let mut offered = self.offered(&tables, (entry, domain), sni).into_iter();
+        let certificate = offered.next();
+        let certificate = certificate.and_then(|it| self.meet_certificate(it, listener, name));
+        let Some(certificate) = certificate else {
             return Err("the certificate or its key cannot be read".to_owned());
         };
-        let others = domain.map_or(&[][..], |domain| &domain.alternatives);
-        let others = others.iter().filter_map(|name| tables.certificate(name));
-        let others = others.filter(|other| !Arc::ptr_eq(other, entry));
-        let others = others.filter_map(|other| self.meet_certificate(other, listener, name));
+        let others = offered.filter_map(|other| self.meet_certificate(other, listener, name));
         Ok(Secured {
             alternatives: others.map(Arc::new).collect(),
             // As for a client that has shown what the domain asks for.
@@ -220,6 +236,43 @@ impl Walk<'_> {
             version: "1.3",
             checked: Cell::new(0),
         })
+    }
+
+    /// The certificates that a client may be shown, the first of which is that of most. Of a domain
+    /// whose certificates are for different names it gets those for the name that it asks for.
+    fn offered<'t>(
+        &mut self,
+        tables: &'t Tables,
+        (entry, domain): (&'t Arc<CertificateEntry>, Option<&'t Domain>),
+        sni: Option<&str>,
+    ) -> Vec<&'t Arc<CertificateEntry>> {
+        let others = domain.map_or(&[][..], |domain| &domain.alternatives);
+        let others = others.iter().filter_map(|name| tables.certificate(name));
+        let others = others.filter(|other| !Arc::ptr_eq(other, entry));
+        let all: Vec<_> = std::iter::once(entry).chain(others).collect();
+        let Some(domain) = domain.filter(|domain| domain.by_name) else {
+            return all;
+        };
+        let parse = |entry: &&'t Arc<CertificateEntry>| {
+            let parsed = key::parse(entry.sealed.certificate()?).ok()?;
+            Some((*entry, Arc::new(parsed)))
+        };
+        let parsed: Vec<(_, Arc<Parsed>)> = all.iter().filter_map(parse).collect();
+        let usable = parsed.iter().map(|(_, parsed)| parsed.clone()).collect();
+        let Some((first, beside)) = of_name(usable, sni) else {
+            return Vec::new();
+        };
+        let (host, count) = (domain.host.as_str(), all.len());
+        self.hint(match sni.is_some_and(|name| first.covers(name)) {
+            true => format!("of {count} certificates of {host} those for this name are shown"),
+            false => format!("none of {count} certificates of {host} is for this name"),
+        });
+        let chosen = std::iter::once(&first).chain(&beside);
+        let entries = chosen.filter_map(|chosen| {
+            let found = parsed.iter().find(|(_, it)| Arc::ptr_eq(it, chosen));
+            found.map(|(entry, _)| *entry)
+        });
+        entries.collect()
     }
 
     /// Why nobody answers a handshake for a name. `wanted` is the certificate that its domain

@@ -10,7 +10,7 @@ pub struct Explanation {
     pub at: Option<String>,
     /// The URL.
     pub url: String,
-    /// The method.
+    /// The method; empty for datagrams.
     pub method: String,
     /// The outcome, in one sentence.
     pub answer: String,

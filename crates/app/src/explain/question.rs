@@ -23,6 +23,8 @@ pub struct Question {
     pub url: String,
     /// Whether it is sent over TLS.
     pub is_tls: bool,
+    /// Whether datagrams are sent in place of a request.
+    pub is_datagrams: bool,
     /// The host of the URL in lower case: what a client resolves, and asks a certificate for.
     pub host: String,
     /// The port, where the URL names one.
@@ -51,11 +53,14 @@ impl Question {
         if has_breaks(url) || has_breaks(method) || headers.iter().any(|it| has_breaks(it)) {
             return Err("the request has control characters".to_owned());
         }
-        let invalid = || format!("{url:?} is not a URL with http:// or https:// and a host");
-        let (is_tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
-            (Some(rest), _) => (true, rest),
-            (None, Some(rest)) => (false, rest),
-            (None, None) => return Err(invalid()),
+        let invalid =
+            || format!("{url:?} is not a URL with http://, https:// or udp:// and a host");
+        let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;
+        let (is_tls, is_datagrams) = match scheme {
+            "https" => (true, false),
+            "http" => (false, false),
+            "udp" => (false, true),
+            _ => return Err(invalid()),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -80,6 +85,7 @@ impl Question {
         let question = Question {
             url: url.to_owned(),
             is_tls,
+            is_datagrams,
             host: host.trim_end_matches('.').to_ascii_lowercase(),
             port,
             client: None,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Explanation, Question, answer, gather};
 
+mod gateway;
 mod policies;
 
 fn object(kind: ObjectKind, value: Value) -> Change {

@@ -6,7 +6,10 @@ use super::parts::{CertificatePart, Explanation, StagePart, UpstreamPart};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} {}", self.method, self.url)?;
+        if !self.method.is_empty() {
+            write!(f, "{} ", self.method)?;
+        }
+        writeln!(f, "{}", self.url)?;
         if let Some(at) = &self.at {
             write!(f, "at {at}: ")?;
         }

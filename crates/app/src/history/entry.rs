@@ -1,5 +1,6 @@
 //! One commit as the history holds it, and what it is charged for.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -15,6 +16,10 @@ pub const OBJECTS_NAMED_MAX: usize = 256;
 /// The most findings of one commit that are kept, of those that appeared and of those that went;
 /// without the rest its commit is not whole.
 pub const FINDINGS_MAX: usize = 4_096;
+
+/// The most namespaces that are charged for one commit, each for its part. Further ones have one
+/// part together, which is of no namespace.
+const PARTS_MAX: usize = 16;
 
 /// The most hosts that are noted of one changed resource.
 const HOSTS_MAX: usize = 8;
@@ -51,6 +56,7 @@ pub struct ViewChange {
 }
 
 /// A former resource.
+#[derive(Clone)]
 pub(super) struct Former {
     pub(super) version: Version,
     /// Its encoded bytes, without secrets.
@@ -58,9 +64,12 @@ pub(super) struct Former {
 }
 
 /// The way back of one changed resource.
+#[derive(Clone)]
 pub(super) struct Undo {
     pub(super) key: Key,
     slot: u64,
+    /// The place of its namespace among those of its commit.
+    part: usize,
     pub(super) old: Option<Former>,
     pub(super) new: Option<Version>,
     /// Some of the hosts that it names or named.
@@ -70,9 +79,19 @@ pub(super) struct Undo {
 /// A view with the ways back of what changed in it.
 type ViewUndo = (Arc<str>, Box<[Undo]>);
 
+/// The part that a namespace has in a commit.
+#[derive(Clone)]
+struct Part {
+    namespace: Arc<str>,
+    bytes: usize,
+    /// Whether its ways back were let go.
+    is_lost: bool,
+}
+
 /// A commit.
+#[derive(Clone)]
 pub struct HistoryEntry {
-    /// Its number in this process, from 1 on and without gaps.
+    /// Its number in this process, from 1 on.
     pub number: u64,
     /// When it was made, in milliseconds since the epoch.
     pub at: i64,
@@ -86,8 +105,14 @@ pub struct HistoryEntry {
     pub gone: Box<[Arc<Finding>]>,
     /// How many resources changed, over all views.
     pub resources_total: usize,
-    /// Whether all of it is kept, so that it can be undone.
+    /// Whether all of it is kept.
     pub is_whole: bool,
+    /// Whether it can be undone, but for the namespaces whose part is lost.
+    pub(super) is_undoable: bool,
+    /// The namespaces that are charged for it, each for its part.
+    parts: Box<[Part]>,
+    /// The place of the namespace that is charged for what no view has, too.
+    owner: usize,
     /// The ways back, by view.
     pub(super) views: Box<[ViewUndo]>,
     /// The number by which it is known whether proxies serve it; none where no view changed.
@@ -154,6 +179,7 @@ impl Undo {
         Some(Undo {
             key: change.key.clone(),
             slot,
+            part: 0,
             old,
             new: change.new.as_ref().map(|sealed| sealed.version()),
             hosts: hosts_of(change),
@@ -204,6 +230,9 @@ impl HistoryEntry {
             gone: kept(gone),
             resources_total: 0,
             is_whole,
+            is_undoable: true,
+            parts: Box::default(),
+            owner: 0,
             views: Box::default(),
             commit: None,
             live: OnceLock::new(),
@@ -211,34 +240,121 @@ impl HistoryEntry {
         }
     }
 
-    /// Takes in what changed in views. Where that would take more than so many bytes it is left
-    /// out, and the commit cannot be undone.
+    /// Takes in what changed in views. Where that would take more than so many bytes, the part of
+    /// the namespace that has most of it is left out.
     pub(super) fn keep(&mut self, changed: &[ViewChange], stand_ins: &StandIns, bytes_max: usize) {
         let totals = changed.iter().map(|it| it.delta.len());
         self.resources_total = totals.sum();
+        let mut parts: Vec<Part> = self.writer().map(Part::new).into_iter().collect();
         let mut bytes = self.bytes_without_views();
-        let mut views: Vec<(Arc<str>, Box<[Undo]>)> = Vec::new();
+        let mut views: Vec<(Arc<str>, Vec<Undo>)> = Vec::new();
         let mut scratch = Vec::new();
         for change in changed {
-            let mut undos: Vec<Undo> = Vec::new();
+            views.push((change.view.clone(), Vec::new()));
             for change in change.delta.changes() {
-                match Undo::of(change, stand_ins, &mut scratch) {
-                    Some(undo) if bytes <= bytes_max => {
-                        bytes += undo.bytes();
-                        undos.push(undo);
-                    }
-                    _ => {
-                        self.is_whole = false;
-                        self.bytes = self.bytes_without_views();
-                        return;
-                    }
+                let Some(mut undo) = Undo::of(change, stand_ins, &mut scratch) else {
+                    self.is_undoable = false;
+                    self.is_whole = false;
+                    self.charge(parts, Vec::new());
+                    return;
+                };
+                undo.part = place(&mut parts, &namespace_of(change));
+                let Some(part) = parts.get_mut(undo.part).filter(|part| !part.is_lost) else {
+                    continue;
+                };
+                part.bytes += undo.bytes();
+                bytes += undo.bytes();
+                if let Some((_, undos)) = views.last_mut() {
+                    undos.push(undo);
+                }
+                if bytes > bytes_max {
+                    bytes = bytes.saturating_sub(lose_largest(&mut parts, &mut views));
                 }
             }
-            bytes += size_of::<(Arc<str>, Box<[Undo]>)>() + ALLOCATION_BYTES;
-            views.push((change.view.clone(), undos.into()));
         }
-        self.views = views.into();
-        self.bytes = bytes;
+        self.charge(parts, views);
+    }
+
+    /// Sets the parts, and charges one of their namespaces for all that is not in views.
+    fn charge(&mut self, mut parts: Vec<Part>, views: Vec<(Arc<str>, Vec<Undo>)>) {
+        if parts.is_empty() {
+            parts.push(Part::new(""));
+        }
+        if views.is_empty() {
+            parts.iter_mut().for_each(|part| part.bytes = 0);
+        }
+        let views = views.into_iter();
+        self.views = views.map(|(view, undos)| (view, undos.into())).collect();
+        // Where nobody has written anything, who has most of what followed.
+        let largest = parts.iter().enumerate().max_by_key(|(_, part)| part.bytes);
+        let largest = largest.map_or(0, |(place, _)| place);
+        self.owner = if self.writer().is_some() { 0 } else { largest };
+        self.parts = parts.into();
+        let fixed = self.bytes_without_views();
+        if let Some(owner) = self.parts.get_mut(self.owner) {
+            owner.bytes += fixed;
+            // Findings beyond the bound are as good as let go.
+            owner.is_lost |= !self.is_whole;
+        }
+        self.note_lost();
+    }
+
+    /// The namespace of most of what was written and found.
+    fn writer(&self) -> Option<&str> {
+        let mut bytes: BTreeMap<&str, usize> = BTreeMap::new();
+        for touch in &self.touches {
+            *bytes.entry(touch.key.namespace()).or_default() += touch_bytes(touch);
+        }
+        for finding in self.appeared.iter().chain(&self.gone) {
+            let object = finding.object.as_ref();
+            let namespace = object.map_or("", ObjectKey::namespace);
+            *bytes.entry(namespace).or_default() += finding_bytes(finding);
+        }
+        let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes);
+        most.map(|(namespace, _)| namespace)
+    }
+
+    /// Sums up what is left of it.
+    fn note_lost(&mut self) {
+        self.bytes = self.parts.iter().map(|part| part.bytes).sum();
+        let mut lost = self.parts.iter().filter(|part| part.is_lost);
+        self.is_whole &= lost.clone().next().is_none();
+        // What is of no namespace is of all of them.
+        self.is_undoable &= lost.all(|part| !part.namespace.is_empty());
+    }
+
+    /// The commit without the part of a namespace; none where nothing is left of it.
+    pub(super) fn without(&self, namespace: &str) -> Option<HistoryEntry> {
+        let gone = place_among(&self.parts, namespace)?;
+        let mut rest = self.clone();
+        let views = self.views.iter().map(|(view, undos)| {
+            let undos = undos.iter().filter(|undo| undo.part != gone);
+            (view.clone(), undos.cloned().collect())
+        });
+        rest.views = views.collect();
+        let part = rest.parts.get_mut(gone)?;
+        (part.bytes, part.is_lost) = (0, true);
+        if self.owner == gone {
+            rest.touches = Box::default();
+            (rest.appeared, rest.gone) = (Box::default(), Box::default());
+            rest.owner = rest.parts.iter().position(|part| part.bytes > 0)?;
+            let fixed = rest.bytes_without_views();
+            rest.parts.get_mut(rest.owner)?.bytes += fixed;
+        }
+        rest.note_lost();
+        Some(rest)
+    }
+
+    /// The namespaces that are charged for it, and their bytes.
+    pub(super) fn charges(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        let charged = self.parts.iter().filter(|part| part.bytes > 0);
+        charged.map(|part| (&part.namespace, part.bytes))
+    }
+
+    /// The namespaces whose part of it is not kept.
+    pub(super) fn lost(&self) -> impl Iterator<Item = &Arc<str>> {
+        let lost = self.parts.iter().filter(|part| part.is_lost);
+        lost.map(|part| &part.namespace)
     }
 
     /// How many changes a view has in it.
@@ -272,24 +388,82 @@ impl HistoryEntry {
     }
 
     fn bytes_without_views(&self) -> usize {
-        let touches = self.touches.iter().map(|touch| {
-            let by = touch.by.as_deref().map_or(0, text_bytes);
-            size_of::<Touch>() + text_bytes(touch.key.id()) + by
-        });
+        let touches = self.touches.iter().map(touch_bytes);
         let findings = self.appeared.iter().chain(&self.gone);
-        let findings = findings.map(|finding| {
-            let Finding {
-                field,
-                message,
-                remedy,
-                ..
-            } = &**finding;
-            let texts = [field, message, remedy].map(|text| text_bytes(text));
-            size_of::<Finding>() + texts.iter().sum::<usize>()
+        let findings = findings.map(|finding| finding_bytes(finding));
+        let views = self.views.len() * (size_of::<ViewUndo>() + ALLOCATION_BYTES);
+        let fixed = size_of::<HistoryEntry>() + 4 * ALLOCATION_BYTES + views;
+        let parts = self.parts.iter().map(|part| {
+            let name = text_bytes(&part.namespace);
+            size_of::<Part>() + name + 4 * ALLOCATION_BYTES
         });
-        let fixed = size_of::<HistoryEntry>() + 4 * ALLOCATION_BYTES;
-        fixed + touches.sum::<usize>() + findings.sum::<usize>()
+        fixed + touches.sum::<usize>() + findings.sum::<usize>() + parts.sum::<usize>()
     }
+}
+
+impl Part {
+    fn new(namespace: &str) -> Part {
+        Part {
+            namespace: namespace.into(),
+            bytes: 0,
+            is_lost: false,
+        }
+    }
+}
+
+/// The place of a namespace among the parts of a commit.
+fn place(parts: &mut Vec<Part>, namespace: &str) -> usize {
+    if let Some(known) = place_among(parts, namespace) {
+        return known;
+    }
+    let is_full = parts.len() >= PARTS_MAX;
+    let namespace = if is_full { "" } else { namespace };
+    place_among(parts, namespace).unwrap_or_else(|| {
+        parts.push(Part::new(namespace));
+        parts.len() - 1
+    })
+}
+
+fn place_among(parts: &[Part], namespace: &str) -> Option<usize> {
+    let mut parts = parts.iter();
+    parts.position(|part| *part.namespace == *namespace)
+}
+
+/// Lets go of the largest part, and returns its bytes.
+fn lose_largest(parts: &mut [Part], views: &mut [(Arc<str>, Vec<Undo>)]) -> usize {
+    let kept = parts.iter_mut().enumerate().filter(|it| !it.1.is_lost);
+    let Some((place, part)) = kept.max_by_key(|(_, part)| part.bytes) else {
+        return 0;
+    };
+    part.is_lost = true;
+    for (_, undos) in views {
+        undos.retain(|undo| undo.part != place);
+    }
+    std::mem::take(&mut part.bytes)
+}
+
+/// The namespace of what a changed resource was made from, before the change where it was there.
+fn namespace_of(change: &myriad_model::Change) -> String {
+    let sealed = change.old.as_ref().or(change.new.as_ref());
+    let resource = sealed.and_then(|sealed| read(sealed));
+    let origin = resource.as_ref().map(|resource| &resource.origin);
+    origin.map_or_else(String::new, |origin| origin.namespace().to_owned())
+}
+
+fn touch_bytes(touch: &Touch) -> usize {
+    let by = touch.by.as_deref().map_or(0, text_bytes);
+    size_of::<Touch>() + text_bytes(touch.key.id()) + by
+}
+
+fn finding_bytes(finding: &Finding) -> usize {
+    let Finding {
+        field,
+        message,
+        remedy,
+        ..
+    } = finding;
+    let texts = [field, message, remedy].map(|text| text_bytes(text));
+    size_of::<Finding>() + texts.iter().sum::<usize>()
 }
 
 /// The charge of a text of its own.

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use myriad_api::Finding;
+use myriad_api::{Finding, one_line};
 use myriad_model::Snapshot;
 
 use super::History;
@@ -13,6 +13,9 @@ use crate::board::Board;
 
 /// The most changes of resources that are undone for one answer.
 pub const UNDONE_MAX: usize = 1_000_000;
+
+/// The most namespaces that are named of those whose changes are not kept.
+const LOST_SHOWN_MAX: usize = 8;
 
 /// The state of a view at a moment, and the commits around it.
 pub struct Past {
@@ -25,6 +28,9 @@ pub struct Past {
     later: Vec<Arc<HistoryEntry>>,
     /// Since when the state is known.
     known_since: i64,
+    /// The namespaces of which some is not kept, and until when.
+    lost: Vec<(Arc<str>, i64)>,
+    bytes_max: usize,
     /// The commit that the view came with.
     came_with: u64,
     /// How many more changes may be undone.
@@ -68,7 +74,9 @@ impl History {
             }
         }
         // One of them may have gone meanwhile.
-        let known_now = self.lock().known_since;
+        let state = self.lock();
+        let (known_now, lost) = (state.known_since, state.shares.lost());
+        drop(state);
         if at < known_now {
             return Err(not_known_before(known_now));
         }
@@ -82,6 +90,8 @@ impl History {
             earlier,
             later: Vec::new(),
             known_since,
+            lost,
+            bytes_max: self.0.settings.bytes_max,
             came_with,
             left: UNDONE_MAX,
         };
@@ -121,6 +131,23 @@ impl Past {
         self.known_since
     }
 
+    /// The parts that came after the moment and are not kept, in words.
+    pub fn not_kept(&self) -> Vec<String> {
+        let lost = self.lost.iter().filter(|(_, until)| *until > self.at);
+        let count = lost.clone().count();
+        let shown = lost.take(LOST_SHOWN_MAX).map(|(namespace, until)| {
+            let (namespace, until) = (one_line(namespace), moment::text(*until));
+            format!(
+                "not kept: changes in namespace {namespace} until {until}, since it has written \
+                 most of the {} bytes of the history",
+                self.bytes_max
+            )
+        });
+        let more = count.saturating_sub(LOST_SHOWN_MAX);
+        let more = (more > 0).then(|| format!("not kept: changes in {more} more namespaces"));
+        shown.chain(more).collect()
+    }
+
     /// The commits until then, the newest first.
     pub fn earlier(&self) -> impl Iterator<Item = &Arc<HistoryEntry>> {
         self.earlier.iter()
@@ -129,7 +156,7 @@ impl Past {
     /// Undoes the newest commit until then, and returns it; none where no more can be undone.
     pub fn step_back(&mut self) -> Option<Arc<HistoryEntry>> {
         let next = self.earlier.front()?;
-        if !next.is_whole || next.at < self.known_since || next.number <= self.came_with {
+        if !next.is_undoable || next.at < self.known_since || next.number <= self.came_with {
             return None;
         }
         let entry = self.earlier.pop_front()?;

@@ -86,6 +86,9 @@ pub struct EntryReport {
     pub live: Option<LiveLine>,
     /// Whether all of it is kept.
     pub is_whole: bool,
+    /// The namespaces whose part of it is not kept, since they have written most of the history.
+    #[serde(default)]
+    pub lost: Vec<String>,
 }
 
 /// An object that changed.
@@ -171,9 +174,7 @@ impl History {
     /// A commit, by its number; none where it is not kept.
     pub fn entry(&self, number: u64, live: Option<&Live>) -> Option<EntryReport> {
         let state = self.lock();
-        let first = state.entries.front()?.number;
-        let at = usize::try_from(number.checked_sub(first)?).ok()?;
-        let entry = state.entries.get(at).cloned()?;
+        let entry = state.entries.get(&number).cloned()?;
         drop(state);
         Some(entry.report(live))
     }
@@ -223,6 +224,7 @@ impl HistoryEntry {
             gone: lines(&self.gone),
             live: self.live_line(live),
             is_whole: self.is_whole,
+            lost: self.lost().map(|namespace| one_line(namespace)).collect(),
         }
     }
 
@@ -332,7 +334,14 @@ impl fmt::Display for EntryReport {
         let gone = self.gone.iter().map(|it| format!("gone: {it}"));
         let findings: Vec<String> = appeared.chain(gone).collect();
         write_some(f, "    ", &findings, findings.len())?;
-        match self.is_whole {
+        let lost = self.lost.iter().filter(|namespace| !namespace.is_empty());
+        for namespace in lost {
+            writeln!(
+                f,
+                "    not kept: the part of namespace {namespace}, which has written too much"
+            )?;
+        }
+        match self.is_whole || self.lost.iter().any(|namespace| !namespace.is_empty()) {
             true => Ok(()),
             false => writeln!(f, "    too large for the history to keep all of it"),
         }

@@ -23,6 +23,8 @@ use super::{History, HistorySettings, NewCommit, Touches, ViewChange};
 use crate::board::Board;
 use crate::live::{Live, Newcomer, Speaker};
 
+mod tenants;
+
 const CANARY: &str = "c4n4ry-c4n4ry-c4n4ry";
 
 /// When the first list of each history is over.

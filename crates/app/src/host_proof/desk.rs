@@ -74,6 +74,13 @@ pub(super) struct ProofQuestion {
     lane: Box<str>,
 }
 
+impl ProofQuestion {
+    /// The namespace that it is charged to.
+    pub(super) fn charged(&self) -> &str {
+        &self.lane
+    }
+}
+
 /// A change of who has proven a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProofVerdict {

@@ -1,7 +1,8 @@
 //! Proofs that are found at a server of DNS over real sockets, kept in a file, and told of.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,23 +28,44 @@ const ZONE: &str = "shop.test";
 /// A server of the zone, which has texts and says how often it was asked for some.
 struct DnsZone {
     address: SocketAddr,
-    texts: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
+    texts: Texts,
+    /// Texts that somebody else tells over UDP in its place.
+    forged: Texts,
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
+/// Texts by their names.
+type Texts = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
+
 impl DnsZone {
+    /// Starts one, over UDP and TCP at one port.
     fn start() -> DnsZone {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (tcp, socket) = loop {
+            let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+            if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()) {
+                break (tcp, udp);
+            }
+        };
         let zone = DnsZone {
             address: socket.local_addr().unwrap(),
             texts: Arc::default(),
+            forged: Arc::default(),
             asked: Arc::default(),
         };
         let (texts, asked) = (zone.texts.clone(), zone.asked.clone());
         std::thread::spawn(move || {
+            for stream in tcp.incoming().flatten() {
+                talk(stream, &texts, &asked);
+            }
+        });
+        let (texts, asked) = (zone.texts.clone(), zone.asked.clone());
+        let forged = zone.forged.clone();
+        std::thread::spawn(move || {
             let mut bytes = vec![0; 65_535];
             while let Ok((count, from)) = socket.recv_from(&mut bytes) {
-                let answer = answer(&bytes[..count], &texts, &asked);
+                let is_forged = !forged.lock().unwrap().is_empty();
+                let texts = if is_forged { &forged } else { &texts };
+                let answer = answer(&bytes[..count], texts, &asked);
                 if socket.send_to(&answer, from).is_err() {
                     return;
                 }
@@ -61,6 +83,24 @@ impl DnsZone {
     fn asked(&self, name: &str) -> usize {
         let asked = self.asked.lock().unwrap();
         asked.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// Answers the questions of one stream.
+fn talk(
+    mut stream: TcpStream,
+    texts: &Mutex<BTreeMap<String, Vec<String>>>,
+    asked: &Mutex<BTreeMap<String, usize>>,
+) {
+    let mut length = [0; 2];
+    while stream.read_exact(&mut length).is_ok() {
+        let mut bytes = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut bytes).unwrap();
+        let answer = answer(&bytes, texts, asked);
+        let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+        if stream.write_all(&[&length[..], &answer].concat()).is_err() {
+            return;
+        }
     }
 }
 
@@ -173,7 +213,7 @@ fn a_host_that_several_claim_is_asked_of_and_its_proof_outlives_the_process_and_
     let (proving, mut events) = start(&dns, &path, rivals(&claims));
     let proven = ("*.shop.test".to_owned(), "shop".to_owned());
     assert_eq!(told(&mut events), proven);
-    assert_eq!(dns.asked("_myriad-host.shop.test"), 1);
+    assert_eq!(dns.asked("_myriad-host.shop.test"), 2, "and over TCP");
     assert_eq!(dns.asked("_myriad-host.www.shop.test"), 0);
     drop(proving);
 
@@ -186,6 +226,25 @@ fn a_host_that_several_claim_is_asked_of_and_its_proof_outlives_the_process_and_
     assert_eq!(told(&mut events), proven);
     std::thread::park_timeout(Duration::from_millis(300));
     assert!(events.try_recv().is_err(), "it stays proven");
+}
+
+#[test]
+fn whoever_answers_over_udp_in_the_place_of_a_zone_gets_no_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proofs");
+    let dns = DnsZone::start();
+    let name = "_myriad-host.shop.test";
+    dns.set(name, &[proof_text("edge.test", "shop")]);
+    let forged = vec![proof_text("edge.test", "thief")];
+    dns.forged.lock().unwrap().insert(name.to_owned(), forged);
+    let claims = [
+        ("shop.test", "blog", true),
+        ("shop.test", "shop", false),
+        ("shop.test", "thief", false),
+    ];
+    let (_proving, mut events) = start(&dns, &path, rivals(&claims));
+    let proven = ("shop.test".to_owned(), "shop".to_owned());
+    assert_eq!(told(&mut events), proven);
 }
 
 #[test]

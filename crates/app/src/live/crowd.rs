@@ -38,6 +38,11 @@ impl Crowd {
         self.in_step.count + behind.sum::<usize>()
     }
 
+    /// Whether any has reached a commit.
+    pub(super) fn is_ready(&self) -> bool {
+        self.in_step.count > 0 || self.reached.range(1..).next().is_some()
+    }
+
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
         self.reached.is_empty() && self.in_step.count == 0

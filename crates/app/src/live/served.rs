@@ -53,7 +53,8 @@ pub(super) struct Groups {
     waiting: BTreeMap<(ProxyGroup, u64), BTreeSet<ObjectKey>>,
     /// The same by object.
     objects: HashMap<ObjectKey, BTreeMap<ProxyGroup, u64>>,
-    /// Objects that wait for no group any more, since this was last taken.
+    /// Objects that wait for no group any more, or for one whose first ready proxy has come or
+    /// whose last is gone, since this was last taken.
     news: BTreeSet<ObjectKey>,
 }
 
@@ -100,18 +101,16 @@ impl Live {
         let mut state = self.lock();
         let newest = state.newest;
         let groups = &mut state.groups;
-        let proxies = groups.crowds.get(group).map_or(0, Crowd::count_ready);
-        let waits = groups.objects.get(key);
-        let waits = waits.is_some_and(|it| it.contains_key(group));
-        match (proxies, waits) {
-            (0, true) => Served::Nowhere,
-            (0, false) => {
-                groups.wait(key, group.clone(), 1, newest);
-                Served::Nowhere
-            }
-            (proxies, true) => Served::Partly { proxies },
-            (proxies, false) => Served::Everywhere { proxies },
+        let served = groups.served(key, group);
+        if served == Served::Nowhere && !groups.waits(key, group) {
+            groups.wait(key, group.clone(), 1, newest);
         }
+        served
+    }
+
+    /// The same, and nothing begins to wait.
+    pub fn peek(&self, key: &ObjectKey, group: &ProxyGroup) -> Served {
+        self.lock().groups.served(key, group)
     }
 
     /// Why a proxy has refused some of what follows from an object, if one has.
@@ -135,8 +134,13 @@ impl Live {
         ready.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Waits for objects that are served, and takes them. Dropping the future loses nothing. For
-    /// one task at a time.
+    /// Whether an object waits for proxies.
+    pub fn awaits(&self, key: &ObjectKey) -> bool {
+        self.lock().groups.objects.contains_key(key)
+    }
+
+    /// Waits for objects that are served, or wait for proxies of which the first is ready or the
+    /// last is gone, and takes them. Dropping the future loses nothing. For one task at a time.
     pub async fn next_served(&self) -> BTreeSet<ObjectKey> {
         loop {
             let news = std::mem::take(&mut self.lock().groups.news);
@@ -147,12 +151,23 @@ impl Live {
         }
     }
 
-    /// Tells of what a group serves now.
-    pub(super) fn tell_served(&self, state: &mut State, group: Option<&ProxyGroup>) {
+    /// Tells of what a group serves now that had a ready proxy before, or had none; if that has
+    /// turned, of all that waits for it.
+    pub(super) fn tell_served(
+        &self,
+        state: &mut State,
+        group: Option<&ProxyGroup>,
+        was_ready: bool,
+    ) {
         let newest = state.newest;
-        if let Some(group) = group
-            && state.groups.advance(group, newest)
-        {
+        let Some(group) = group else {
+            return;
+        };
+        let mut has_news = state.groups.advance(group, newest);
+        if state.groups.is_ready(Some(group)) != was_ready {
+            has_news |= state.groups.tell_waiting(group);
+        }
+        if has_news {
             self.served.notify_one();
         }
     }
@@ -182,6 +197,27 @@ impl Groups {
         if crowd.is_empty() {
             self.crowds.remove(group);
         }
+    }
+
+    /// Whether a group has a ready proxy.
+    pub(super) fn is_ready(&self, group: Option<&ProxyGroup>) -> bool {
+        let crowd = group.and_then(|group| self.crowds.get(group));
+        crowd.is_some_and(Crowd::is_ready)
+    }
+
+    fn served(&self, key: &ObjectKey, group: &ProxyGroup) -> Served {
+        let proxies = self.crowds.get(group).map_or(0, Crowd::count_ready);
+        match (proxies, self.waits(key, group)) {
+            (0, _) => Served::Nowhere,
+            (proxies, true) => Served::Partly { proxies },
+            (proxies, false) => Served::Everywhere { proxies },
+        }
+    }
+
+    /// Whether an object waits for a group.
+    fn waits(&self, key: &ObjectKey, group: &ProxyGroup) -> bool {
+        let groups = self.objects.get(key);
+        groups.is_some_and(|it| it.contains_key(group))
     }
 
     /// Lets an object wait for a group, unless that has reached the commit.
@@ -231,6 +267,17 @@ impl Groups {
                 self.news.insert(key);
                 has_news = true;
             }
+        }
+        has_news
+    }
+
+    /// Tells of all that waits for a group, and goes on to wait. Returns whether there is any.
+    fn tell_waiting(&mut self, group: &ProxyGroup) -> bool {
+        let all = (group.clone(), 0)..=(group.clone(), u64::MAX);
+        let mut has_news = false;
+        for (_, keys) in self.waiting.range(all) {
+            has_news = true;
+            self.news.extend(keys.iter().cloned());
         }
         has_news
     }

@@ -39,15 +39,10 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|it| it == text.as_bytes())
 }
 
-#[tokio::test]
-async fn a_collector_gets_lines_soon_and_metrics_at_the_end() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let (metrics, drain, queue) = (Metrics::new(), Drain::new(), LineQueue::new());
-    let counter = Counter::<u64>::default();
-    metrics.register("things", "Things", counter.clone());
+/// Sends lines to this collector, and metrics once, at the end.
+fn start(url: &str, queue: &LineQueue, metrics: &Metrics, drain: &Drain) {
     let otlp = Otlp {
-        collector: Collector::parse(&format!("http://{address}/otel")).expect("a collector"),
+        collector: Collector::parse(url).expect("a collector"),
         interval: Duration::from_secs(3_600),
         lines: Some(queue.clone()),
     };
@@ -56,7 +51,17 @@ async fn a_collector_gets_lines_soon_and_metrics_at_the_end() {
         instance: "here".to_owned(),
         version: "1.2.3",
     };
-    otlp.start(name, &metrics, &drain).expect("a thread");
+    otlp.start(name, metrics, drain).expect("a thread");
+}
+
+#[tokio::test]
+async fn a_collector_gets_lines_soon_and_metrics_at_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (metrics, drain, queue) = (Metrics::new(), Drain::new(), LineQueue::new());
+    let counter = Counter::<u64>::default();
+    metrics.register("things", "Things", counter.clone());
+    start(&format!("http://{address}/otel"), &queue, &metrics, &drain);
     let mut writer = queue.writer();
     writer.write_all(b"one\ntwo\n").expect("written");
     let (mut tcp, _) = listener.accept().await.expect("a connection");
@@ -95,18 +100,8 @@ async fn lines_that_nobody_takes_are_counted_and_the_end_waits_for_nobody() {
     let address = listener.local_addr().expect("an address");
     drop(listener);
     let (metrics, drain, queue) = (Metrics::new(), Drain::new(), LineQueue::new());
-    let otlp = Otlp {
-        collector: Collector::parse(&format!("http://{address}")).expect("a collector"),
-        interval: Duration::from_secs(3_600),
-        lines: Some(queue.clone()),
-    };
-    let name = SenderName {
-        role: "serve",
-        instance: "here".to_owned(),
-        version: "1.2.3",
-    };
     queue.writer().write_all(b"one\ntwo\n").expect("written");
-    otlp.start(name, &metrics, &drain).expect("a thread");
+    start(&format!("http://{address}"), &queue, &metrics, &drain);
     drain.start();
     drain.finished().await;
     let text = metrics.encode();
@@ -124,17 +119,7 @@ async fn a_collector_that_never_answers_holds_neither_memory_nor_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (metrics, drain, queue) = (Metrics::new(), Drain::new(), LineQueue::new());
-    let otlp = Otlp {
-        collector: Collector::parse(&format!("http://{address}")).expect("a collector"),
-        interval: Duration::from_secs(3_600),
-        lines: Some(queue.clone()),
-    };
-    let name = SenderName {
-        role: "serve",
-        instance: "here".to_owned(),
-        version: "1.2.3",
-    };
-    otlp.start(name, &metrics, &drain).expect("a thread");
+    start(&format!("http://{address}"), &queue, &metrics, &drain);
     let (mut writer, lines) = (queue.writer(), 60_000);
     for _ in 0..lines {
         writer.write_all(b"a line\n").expect("written");

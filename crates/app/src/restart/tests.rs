@@ -1,10 +1,13 @@
+use std::future::{pending, ready};
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::message::{MalformedMessage, Message, Role, SOCKETS_PER_MESSAGE_MAX};
-use super::wire;
+use super::{Counters, asker, is_late, listen, newer, outlast, succeed, wire};
 
 fn role() -> impl Strategy<Value = Role> {
     prop_oneof![
@@ -115,4 +118,75 @@ fn files_travel_with_their_message_and_are_not_taken_without_one() {
     assert!(wire::receive(&other).unwrap().0 == Message::Live);
     drop(one);
     assert!(wire::receive(&other).is_err());
+}
+
+/// A process that connects, and says that it wants the sockets where it `asks`.
+fn connected(path: &Path, asks: bool) -> Socket {
+    let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    socket.connect(&SockAddr::unix(path).unwrap()).unwrap();
+    if asks {
+        wire::send(&socket, &Message::Hello, &[]).unwrap();
+    }
+    socket
+}
+
+/// Whether what is said by a connection comes to the other end of it.
+async fn hears(socket: &tokio::net::UnixStream, other: &Socket) -> bool {
+    super::send(socket, &Message::Draining, &[]).await.unwrap();
+    other
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    wire::receive(other).is_ok_and(|(message, _)| message == Message::Draining)
+}
+
+#[tokio::test]
+async fn one_that_connects_and_says_nothing_keeps_no_other_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("restart.sock");
+    let (listening, counters) = (listen(&path).unwrap(), Counters::default());
+    let _silent = connected(&path, false);
+    let asking = connected(&path, true);
+    let found = tokio::time::timeout(super::ANSWER_TIMEOUT, asker(&listening, &counters)).await;
+    assert!(hears(&found.unwrap().unwrap(), &asking).await);
+    assert_eq!(counters.failed.get(), 1);
+}
+
+#[tokio::test]
+async fn a_newer_one_takes_the_place_of_one_that_hangs_and_not_of_one_that_is_live() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("restart.sock");
+    let (listening, counters) = (listen(&path).unwrap(), Counters::default());
+    let silence_max = Duration::from_millis(50);
+    let asking = connected(&path, true);
+    let others = newer(&listening, &counters, silence_max);
+    let found = outlast(pending(), others).await.unwrap().unwrap();
+    assert!(hears(&found, &asking).await);
+    let _asking = connected(&path, true);
+    let others = newer(&listening, &counters, silence_max);
+    assert!(outlast(ready(Ok(())), others).await.unwrap().is_none());
+    // Where no other asks, one that is slow has its time.
+    let slow = async {
+        tokio::time::sleep(4 * silence_max).await;
+        Ok(())
+    };
+    let listening = listen(&path).unwrap();
+    let others = newer(&listening, &counters, silence_max);
+    assert!(outlast(slow, others).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn one_that_comes_back_late_leaves_the_place_to_who_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("restart.sock");
+    let listening = listen(&path).unwrap();
+    let given_up = || {
+        let (own, other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        drop(other);
+        succeed(&own).unwrap_err()
+    };
+    assert!(is_late(&path, &given_up()));
+    let slow = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+    assert!(!is_late(&path, &slow.into()), "it may drain");
+    drop(listening);
+    assert!(!is_late(&path, &given_up()), "it is gone");
 }

@@ -21,6 +21,7 @@ fn gateway(name: &str, is_dedicated: bool, attached: u32) -> Status {
         ports: Box::default(),
         labels: Box::default(),
         annotations: Box::default(),
+        scaling: None,
     };
     let listener = ListenerStatus {
         name: "http".into(),

@@ -167,3 +167,31 @@ fn nothing_that_came_is_said_in_words() {
          3 more came too fast after others\n"
     );
 }
+
+#[test]
+fn what_a_client_wrote_does_not_move_the_terminal() {
+    let hostile = "x\u{9b}31m\u{202e}\u{1b}[2K\ny";
+    let mut asked = request();
+    asked.method = hostile.to_owned();
+    asked.host = hostile.to_owned();
+    asked.target = hostile.to_owned();
+    asked.request_id = hostile.to_owned();
+    asked.route = hostile.to_owned();
+    asked.why = hostile.to_owned();
+    asked.headers.push(TracedHeader {
+        name: hostile.to_owned(),
+        value: hostile.to_owned(),
+    });
+    asked
+        .stages
+        .push(stage("route", StageOutcome::Refused, hostile));
+    let report = TraceReport {
+        requests: vec![asked],
+        ..TraceReport::default()
+    };
+    let shown = ShownReport(&report).to_string();
+    let is_raw = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    assert!(!shown.contains(is_raw), "{shown:?}");
+    assert!(shown.contains("header       x\\u{9b}31m\\u{202e}\\u{1b}[2K\\ny: x"));
+    assert!(!shown.lines().any(|line| line.starts_with('y')), "{shown}");
+}

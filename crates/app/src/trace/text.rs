@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use myriad_api::one_line;
 use myriad_proxy::telemetry::live_trace::{
     RequestTrace, StageOutcome, StageTrace, TraceReport, TryTrace, WaitTrace,
 };
@@ -26,9 +27,10 @@ impl fmt::Display for ShownReport<'_> {
             writeln!(f, "{}", ShownRequest(request))?;
         }
         if report.requests.is_empty() {
-            write!(f, "no request to {}{}", report.host, report.path)?;
+            let (host, path) = (one_line(&report.host), one_line(&report.path));
+            write!(f, "no request to {host}{path}")?;
             if !report.headers.is_empty() {
-                write!(f, " with {}", report.headers.join(", "))?;
+                write!(f, " with {}", one_line(&report.headers.join(", ")))?;
             }
             writeln!(f, " came meanwhile to this proxy")?;
         }
@@ -42,25 +44,31 @@ impl fmt::Display for ShownReport<'_> {
 impl fmt::Display for ShownRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let request = self.0;
-        let (scheme, host, target) = (&request.scheme, &request.host, &request.target);
-        writeln!(f, "{} {scheme}://{host}{target}", request.method)?;
+        // Much of it is as a client has written it.
+        let texts = [
+            &request.method,
+            &request.scheme,
+            &request.host,
+            &request.target,
+            &request.listener,
+            &request.request_id,
+        ];
+        let [method, scheme, host, target, listener, id] = texts.map(|text| one_line(text));
+        writeln!(f, "{method} {scheme}://{host}{target}")?;
         writeln!(f, "{}", Outcome(request))?;
         let (client, protocol) = (&request.client, &request.protocol);
-        writeln!(
-            f,
-            "  client       {client}, by {protocol} at {}",
-            request.listener
-        )?;
-        writeln!(f, "  id           {}", request.request_id)?;
+        writeln!(f, "  client       {client}, by {protocol} at {listener}")?;
+        writeln!(f, "  id           {id}")?;
         for header in &request.headers {
-            writeln!(f, "  header       {}: {}", header.name, header.value)?;
+            let (name, value) = (one_line(&header.name), one_line(&header.value));
+            writeln!(f, "  header       {name}: {value}")?;
         }
         for stage in &request.stages {
             write_stage(f, stage)?;
         }
         write_silent(f, &request.stages)?;
         if !request.route.is_empty() {
-            writeln!(f, "  route        {}", request.route)?;
+            writeln!(f, "  route        {}", one_line(&request.route))?;
         }
         for made in &request.tries {
             write_try(f, made)?;
@@ -91,8 +99,8 @@ impl fmt::Display for Outcome<'_> {
         }
         match (request.failure.is_empty(), request.why.is_empty()) {
             (true, true) => Ok(()),
-            (true, false) => write!(f, ": {}", request.why),
-            (false, _) => write!(f, ": {} ({})", request.why, request.failure),
+            (true, false) => write!(f, ": {}", one_line(&request.why)),
+            (false, _) => write!(f, ": {} ({})", one_line(&request.why), request.failure),
         }
     }
 }
@@ -124,7 +132,7 @@ fn write_stage(f: &mut fmt::Formatter<'_>, stage: &StageTrace) -> fmt::Result {
         StageOutcome::Refused => "refused",
         StageOutcome::Forwarded => "forwarded",
     };
-    writeln!(f, "  {mark:<12} {name}: {text}")
+    writeln!(f, "  {mark:<12} {name}: {}", one_line(text))
 }
 
 /// The stages that had nothing to say, in one line.
@@ -143,7 +151,7 @@ fn is_silent(stage: &StageTrace) -> bool {
 }
 
 fn write_try(f: &mut fmt::Formatter<'_>, made: &TryTrace) -> fmt::Result {
-    let (endpoint, upstream) = (&made.endpoint, &made.upstream);
+    let (endpoint, upstream) = (&made.endpoint, one_line(&made.upstream));
     write!(f, "  endpoint     {endpoint} of {upstream}")?;
     match made.is_reused {
         Some(true) => write!(f, ", by a connection that was there")?,

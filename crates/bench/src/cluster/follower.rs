@@ -78,6 +78,15 @@ impl Way {
         }
     }
 
+    /// The same way to another controller.
+    #[must_use]
+    pub fn at(&self, address: SocketAddr) -> Way {
+        Way {
+            address,
+            ..self.clone()
+        }
+    }
+
     /// The settings of a follower.
     pub fn settings(&self, instance: String, received: Received) -> ClientSettings {
         let token = self.token.clone();

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::database::Database;
 use super::report::Turn;
+use super::way::Way;
 use crate::cluster::process::Process;
 use crate::pods::{GATEWAY, Mesh, Network, Pod, SYNC, network};
 
@@ -31,14 +32,6 @@ const CLIENT: &str = "client";
 
 /// The port that it listens on, behind TLS for others and in plain text for itself.
 const PORT: u16 = 27_017;
-
-/// The objects of the ways that have some.
-const EXAMPLES: [&str; 4] = [
-    include_str!("../../../../examples/egress/2-sidecar/mongo.yaml"),
-    include_str!("../../../../examples/egress/3-gateway/mongo.yaml"),
-    include_str!("../../../../examples/egress/4-gateway-mutual-tls/mongo.yaml"),
-    include_str!("../../../../examples/egress/5-wildcard/mongo.yaml"),
-];
 
 /// How long a way may take until it is open.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -125,15 +118,15 @@ impl Ground {
     ///
     /// # Errors
     /// It is not, or the database does not take the document.
-    pub(super) fn open(&self, case: u8) -> anyhow::Result<()> {
-        if let Some(objects) = self.objects(case) {
+    pub(super) fn open(&self, way: Way) -> anyhow::Result<()> {
+        if let Some(objects) = self.objects(way) {
             kubectl(&["apply", "--filename=-"], &objects)?;
         }
         let begun = Instant::now();
-        let wanted = (case > 1, case > 2);
+        let wanted = way.hops();
         loop {
             let before = (self.sidecar.streams()?, self.gateway.streams()?);
-            let asked = self.inside(case, async |mut database| {
+            let asked = self.inside(way, async |mut database| {
                 // Of several the first succeeds, and so does whoever finds its document.
                 let _ = database.insert().await;
                 database.find().await
@@ -155,8 +148,8 @@ impl Ground {
     ///
     /// # Errors
     /// The API server refuses.
-    pub(super) fn close(&self, case: u8) -> anyhow::Result<()> {
-        match self.objects(case) {
+    pub(super) fn close(&self, way: Way) -> anyhow::Result<()> {
+        match self.objects(way) {
             Some(objects) => kubectl(&["delete", "--filename=-"], &objects),
             None => Ok(()),
         }
@@ -168,12 +161,12 @@ impl Ground {
     /// One of them gets no answer.
     pub(super) fn load(
         &self,
-        case: u8,
+        way: Way,
         clients: usize,
         warming: Duration,
         time: Duration,
     ) -> anyhow::Result<Turn> {
-        self.enter(case, async || {
+        self.enter(way, async || {
             let connections = (0..clients).map(|_| self.connect());
             let mut connections = try_join_all(connections).await?;
             try_join_all(connections.iter_mut().map(|it| it.run(warming))).await?;
@@ -202,8 +195,8 @@ impl Ground {
     }
 
     /// The objects of a way, for the namespace and the gateway of this run.
-    fn objects(&self, case: u8) -> Option<String> {
-        let example = EXAMPLES.get(usize::from(case).checked_sub(2)?)?;
+    fn objects(&self, way: Way) -> Option<String> {
+        let example = way.objects()?;
         let own = &self.mesh.namespace;
         Some(
             example
@@ -230,20 +223,20 @@ impl Ground {
 
     fn inside(
         &self,
-        case: u8,
+        way: Way,
         ask: impl AsyncFnOnce(Database) -> anyhow::Result<()> + Send,
     ) -> anyhow::Result<()> {
-        self.enter(case, async || ask(self.connect().await?).await)
+        self.enter(way, async || ask(self.connect().await?).await)
     }
 
     /// Does something where the client of a way is.
     fn enter<T: Send>(
         &self,
-        case: u8,
+        way: Way,
         work: impl AsyncFnOnce() -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
-        let network = match case {
-            1 => &self.bare,
+        let network = match way {
+            Way::Around => &self.bare,
             _ => &self.client.network,
         };
         let door = network.door()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::way::Way;
 use crate::table;
 
 /// The measurements of so many clients.
@@ -20,7 +21,9 @@ pub(super) struct Turn {
 /// One number of clients of one case.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
+    /// The number of the case, and the word for the way, which tells mutual TLS too.
     case: u8,
+    way: &'static str,
     clients: usize,
     tps: f64,
     avg_ms: f64,
@@ -36,13 +39,14 @@ pub(super) struct Row {
 
 impl Row {
     /// The figures of a turn.
-    pub(super) fn new(case: u8, clients: usize, turn: &Turn) -> Row {
+    pub(super) fn new(way: Way, clients: usize, turn: &Turn) -> Row {
         let latency = &turn.latency;
         let quantile = |share| thousandth(latency.value_at_quantile(share) as f64 / 1e6);
         let count = latency.len().max(1) as f64;
         let [sidecar, gateway] = turn.worked.map(|it| it.as_secs_f64() * 1e6 / count);
         Row {
-            case,
+            case: way.case(),
+            way: way.word(),
             clients,
             tps: thousandth(latency.len() as f64 / turn.time.as_secs_f64()),
             avg_ms: thousandth(latency.mean() / 1e6),
@@ -73,7 +77,7 @@ impl table::Row<9> for Row {
     fn cells(&self) -> [String; 9] {
         let figure = |figure: f64| format!("{figure:.3}");
         [
-            self.case.to_string(),
+            self.way.to_owned(),
             self.clients.to_string(),
             figure(self.tps),
             figure(self.avg_ms),
@@ -92,7 +96,7 @@ fn thousandth(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Row, Turn};
+    use super::{Row, Turn, Way};
     use hdrhistogram::Histogram;
     use std::time::Duration;
 
@@ -107,7 +111,7 @@ mod tests {
             time: Duration::from_secs(2),
             worked: [20, 30].map(Duration::from_millis),
         };
-        let row = Row::new(3, 1, &turn);
+        let row = Row::new(Way::Gateway, 1, &turn);
         assert_eq!((row.tps, row.cpu_ms_per_1000), (250.0, 100.0));
         let apart = (row.sidecar_cpu_ms_per_1000, row.gateway_cpu_ms_per_1000);
         assert_eq!(apart, (40.0, 60.0));

@@ -88,12 +88,12 @@ impl Pattern {
 }
 
 impl Proxies {
-    /// Starts so many, all at once.
+    /// Starts so many, all at once, spread over the ways in turn.
     ///
     /// # Errors
     /// The errors of the system.
     pub(super) fn start(
-        way: &Way,
+        ways: &[Way],
         pattern: &Pattern,
         count: usize,
         threads: usize,
@@ -104,7 +104,8 @@ impl Proxies {
             .build()?;
         let (tally, drain) = (Arc::new(Tally::new(count)), Drain::new());
         let received: Vec<_> = (0..count).map(|_| Received::default()).collect();
-        for (number, received) in received.iter().enumerate() {
+        let ways = ways.iter().cycle();
+        for ((number, received), way) in received.iter().enumerate().zip(ways) {
             let settings = way.settings(format!("proxy-{number}"), received.clone());
             let held = pattern.held.clone();
             let client = Client::new(settings, held, pattern.key, ClientCounters::default());
@@ -144,6 +145,11 @@ impl Proxies {
         self.tally.wait_alone(TIMEOUT)
     }
 
+    /// Changes of endpoints that each was told so far.
+    pub(super) fn told(&self) -> Vec<u64> {
+        self.tally.told()
+    }
+
     /// Bytes that arrived so far, at each.
     pub(super) fn bytes(&self) -> Vec<u64> {
         self.received.iter().map(Received::bytes).collect()
@@ -176,7 +182,10 @@ impl Apply for First {
 }
 
 impl Apply for Simulated {
-    async fn apply(&mut self, _: Delivery) -> Vec<Refusal> {
+    async fn apply(&mut self, delivery: Delivery) -> Vec<Refusal> {
+        let changes = delivery.commit.changes.iter();
+        let told = changes.filter(|change| change.key.kind == Kind::Endpoints);
+        self.tally.tell(self.number, told.count() as u64);
         Vec::new()
     }
 

@@ -25,6 +25,8 @@ pub(super) struct InStep {
 struct State {
     /// The state of each proxy that follows a controller.
     proxies: Vec<Option<Digest>>,
+    /// The changes of endpoints that each was told.
+    told: Vec<u64>,
     /// How many proxies are in each of these states.
     counts: HashMap<Digest, usize>,
     last: Instant,
@@ -35,6 +37,7 @@ impl Tally {
     pub(super) fn new(proxies: usize) -> Tally {
         let state = State {
             proxies: vec![None; proxies],
+            told: vec![0; proxies],
             counts: HashMap::new(),
             last: Instant::now(),
         };
@@ -56,6 +59,16 @@ impl Tally {
         if state.counts.len() <= 1 {
             self.changed.notify_all();
         }
+    }
+
+    /// A proxy was told so many changes.
+    pub(super) fn tell(&self, proxy: usize, changes: u64) {
+        self.lock().told[proxy] += changes;
+    }
+
+    /// The changes that each was told.
+    pub(super) fn told(&self) -> Vec<u64> {
+        self.lock().told.clone()
     }
 
     /// Waits until all proxies are in one state, which is not this one.
@@ -152,6 +165,14 @@ mod tests {
         assert!(tally.wait_in_step(Some(Digest(2)), AT_ONCE).is_err());
         assert!(tally.wait_at(Digest(1), AT_ONCE).is_err());
         tally.wait_at(Digest(2), AT_ONCE).unwrap();
+    }
+
+    #[test]
+    fn changes_are_counted_for_each() {
+        let tally = Tally::new(2);
+        tally.tell(1, 2);
+        tally.tell(1, 1);
+        assert_eq!(tally.told(), [0, 3]);
     }
 
     #[test]

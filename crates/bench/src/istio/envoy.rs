@@ -10,14 +10,11 @@ use serde_json::{Value, json};
 
 use super::{Served, Setup, documents, path};
 
-/// Istio's setting of circuit breakers: without it, Envoy refuses above 1,024.
-const UNLIMITED: u32 = u32::MAX;
-
 /// The whole bootstrap, but for the number of threads, which is an option of the command line.
 pub fn bootstrap(setup: &Setup, all: &[Served], listen: SocketAddr, endpoint: SocketAddr) -> Value {
     let chains: Vec<_> = all.iter().map(|it| chain(it, setup.paths)).collect();
     let clusters: Vec<_> = (0..setup.workspaces)
-        .map(|workspace| cluster(workspace, endpoint))
+        .map(|workspace| cluster(&documents::namespace(workspace), endpoint))
         .collect();
     json!({
         "static_resources": {
@@ -53,8 +50,15 @@ fn chain(served: &Served, paths: u32) -> Value {
         },
     });
     extend(&mut tls, more);
+    let mut chain = secured(&manager, &tls);
+    let names = json!({"filter_chain_match": {"server_names": [host]}});
+    extend(&mut chain, names);
+    chain
+}
+
+/// A filter chain that ends TLS in front of a connection manager.
+pub fn secured(manager: &Value, tls: &Value) -> Value {
     json!({
-        "filter_chain_match": {"server_names": [host]},
         "filters": [{
             "name": "envoy.filters.network.http_connection_manager",
             "typed_config": manager,
@@ -106,24 +110,42 @@ fn route(served: &Served, number: u32) -> Value {
     })
 }
 
-fn cluster(workspace: u32, endpoint: SocketAddr) -> Value {
-    let name = documents::namespace(workspace);
-    let address = address(endpoint);
+/// A cluster with one endpoint.
+pub fn cluster(name: &str, endpoint: SocketAddr) -> Value {
     json!({
         "name": name,
         "type": "STATIC",
         "connect_timeout": "10s",
-        "circuit_breakers": {"thresholds": [{
-            "max_connections": UNLIMITED,
-            "max_pending_requests": UNLIMITED,
-            "max_requests": UNLIMITED,
-            "max_retries": UNLIMITED,
-        }]},
+        "circuit_breakers": unlimited(),
         "load_assignment": {
             "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(endpoint)}}]}],
         },
     })
+}
+
+/// Istio's setting of circuit breakers: without it, Envoy refuses above 1,024.
+pub fn unlimited() -> Value {
+    json!({"thresholds": [{
+        "max_connections": u32::MAX,
+        "max_pending_requests": u32::MAX,
+        "max_requests": u32::MAX,
+        "max_retries": u32::MAX,
+    }]})
+}
+
+/// Makes a cluster's endpoints be spoken to by HTTP/2.
+pub fn speak_http2(cluster: &mut Value) {
+    let mut options = typed("upstreams.http.v3.HttpProtocolOptions");
+    let explicit = json!({"explicit_http_config": {"http2_protocol_options": {}}});
+    extend(&mut options, explicit);
+    let options = json!({
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
+    });
+    extend(
+        cluster,
+        json!({"typed_extension_protocol_options": options}),
+    );
 }
 
 /// An address, as Envoy writes it.

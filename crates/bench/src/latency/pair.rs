@@ -1,7 +1,7 @@
 //! The three ways from a client to a server, and the pairs of proxies on two of them.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use myriad_lab::peer::{self, Envoy};
+use serde_json::json;
 
 use super::peer::PeerPlan;
 use super::sink::Sink;
-use super::{LatencyArgs, PORT, SERVER, SERVICE_PORT, Variant};
+use super::{LatencyArgs, Protocol, SERVER, SERVICE_PORT, Variant, path, streams};
 use crate::backend;
 use crate::cluster::process::Process;
 use crate::cluster::usage;
-use crate::load::{Asked, Client};
+use crate::load::{AnyRequest, Asked, StreamRequest};
 use crate::pods::{Mesh, Pod, SYNC, network, redirect, words_of_proxy};
 
 /// The address of other Services' endpoints; nobody asks them.
-const ELSEWHERE: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 244, 3, 9)), 9_000);
+const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 244, 3, 9)), 9_000);
 
 /// The Service of our collector, and the port of its Service.
 const COLLECTOR: &str = "collector";
@@ -52,10 +52,13 @@ pub(super) struct Ground {
 pub(super) struct Way {
     pub client: Pod,
     pub server: Pod,
-    /// The address that requests go to.
-    pub target: SocketAddr,
+    /// The address of the Service; none where requests go to the server itself.
+    service: Option<Ipv4Addr>,
     host: String,
-    is_identified: Arc<AtomicBool>,
+    /// A length that answers have.
+    bytes: usize,
+    /// The protocols that are served, and whether the server was told the identity of a caller.
+    served: Vec<(Protocol, Arc<AtomicBool>)>,
 }
 
 /// Two proxies on a way.
@@ -91,25 +94,22 @@ impl Ground {
             network,
         };
         let full = format!("{SERVER}.{}.svc.cluster.local", mesh.namespace);
-        let address = mesh.expose(SERVER, SERVICE_PORT, PORT)?;
-        let service = SocketAddr::from((address, SERVICE_PORT));
-        let direct = network(1)?;
-        let at = direct.at(PORT);
-        let pods = named("client", network(0)?);
-        let mut ways = vec![Way::new(pods, named(SERVER, direct), at, &full)?];
+        let service = Some(expose(&mesh, args)?);
+        let (client, server) = (named("client", network(0)?), named(SERVER, network(1)?));
+        let mut ways = vec![Way::new(client, server, None, &full, args)?];
         for name in ["client", SERVER] {
             mesh.account(name)?;
         }
         let client = mesh.pod("client", "client", network(2)?)?;
         let server = mesh.pod(SERVER, SERVER, network(3)?)?;
-        ways.push(Way::new(client, server, service, &full)?);
+        ways.push(Way::new(client, server, service, &full, args)?);
         if envoy.is_some() {
             let (client, server) = (network(4)?, network(5)?);
             for network in [&client, &server] {
                 redirect(network, &[])?;
             }
             let (client, server) = (named("client", client), named(SERVER, server));
-            ways.push(Way::new(client, server, service, &full)?);
+            ways.push(Way::new(client, server, service, &full, args)?);
         }
         mesh.create_elsewhere(COLLECTOR, COLLECTOR_PORT, sinks[0].address)?;
         let mut services = Vec::new();
@@ -190,10 +190,12 @@ impl Ground {
         envoy: &std::path::Path,
     ) -> anyhow::Result<Pair> {
         let authority = self.mesh.authority()?;
+        let protocols: Vec<_> = args.served().collect();
         let plan = PeerPlan {
             namespace: &self.mesh.namespace,
             authority: &authority,
-            server: way.server.network.at(PORT),
+            server: IpAddr::V4(way.server.network.address()),
+            protocols: &protocols,
             services: &self.services,
             variant,
             sink: self.sinks[1].address,
@@ -224,54 +226,103 @@ impl Ground {
 }
 
 impl Way {
-    fn new(client: Pod, server: Pod, target: SocketAddr, host: &str) -> anyhow::Result<Way> {
-        let is_identified = backend::serve(server.network.listen((Ipv4Addr::UNSPECIFIED, PORT))?)?;
+    fn new(
+        client: Pod,
+        server: Pod,
+        service: Option<Ipv4Addr>,
+        host: &str,
+        args: &LatencyArgs,
+    ) -> anyhow::Result<Way> {
+        let bodies: Vec<_> = args.bytes.iter().map(|it| (path(*it), *it)).collect();
+        let mut served = Vec::new();
+        for protocol in args.served() {
+            let at = (Ipv4Addr::UNSPECIFIED, protocol.port());
+            let listener = server.network.listen(at)?;
+            let is_identified = match protocol.is_http2() {
+                true => streams::serve(listener, &bodies, protocol == Protocol::Grpc)?,
+                false => backend::serve(listener, &bodies)?,
+            };
+            served.push((protocol, is_identified));
+        }
         Ok(Way {
             client,
             server,
-            target,
+            service,
             host: host.to_owned(),
-            is_identified,
+            bytes: *args.bytes.first().context("answers have a length")?,
+            served,
         })
     }
 
-    /// The requests on it.
-    pub(super) fn asked(&self) -> Asked {
-        Asked {
-            address: self.target,
-            request: format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", self.host),
-            body_bytes: backend::BODY_BYTES,
+    /// The requests on it, whose answers are so long.
+    pub(super) fn asked(&self, protocol: Protocol, bytes: usize) -> AnyRequest {
+        let address = match self.service {
+            Some(service) => SocketAddr::from((service, protocol.service_port())),
+            None => self.server.network.at(protocol.port()),
+        };
+        let (host, path) = (&self.host, path(bytes));
+        match protocol.is_http2() {
+            true => AnyRequest::Stream(StreamRequest {
+                address,
+                host: format!("{host}:{}", address.port()),
+                path,
+                body_bytes: bytes,
+                is_grpc: protocol == Protocol::Grpc,
+            }),
+            false => AnyRequest::Text(Asked {
+                address,
+                request: format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+                body_bytes: bytes,
+            }),
         }
     }
 
-    /// Whether the server was told the identity of the client, which it is by mutual TLS alone.
+    /// Whether the server was told the identity of the client by every protocol, which it is by
+    /// mutual TLS alone.
     pub(super) fn is_identified(&self) -> bool {
-        self.is_identified.load(Ordering::Relaxed)
+        let mut all = self.served.iter();
+        all.all(|(_, is_identified)| is_identified.load(Ordering::Relaxed))
     }
 
-    /// Waits until a request is answered, for as long as `check` holds.
+    /// Forgets that the server was told an identity, before other proxies come.
+    pub(super) fn forget_identity(&self) {
+        for (_, is_identified) in &self.served {
+            is_identified.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until a request of each protocol is answered, for as long as `check` holds.
     pub(super) fn wait_answered(
         &self,
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        for (protocol, _) in &self.served {
+            let asked = self.asked(*protocol, self.bytes);
+            self.wait(&asked, &mut check)
+                .with_context(|| format!("{protocol:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn wait(
+        &self,
+        asked: &AnyRequest,
+        check: &mut impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            let asked = self.client.network.inside(|| {
+            let answered = self.client.network.inside(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build()?;
-                let ask = async {
-                    let mut client = Client::connect_plain(self.target).await?;
-                    client.ask(&self.asked().request).await
-                };
+                let ask = async { asked.connect().await?.ask().await };
                 Ok::<_, anyhow::Error>(runtime.block_on(ask))
             })??;
-            match asked {
-                Ok(_) => return Ok(()),
+            match answered {
+                Ok(()) => return Ok(()),
                 Err((trouble, text)) => ensure!(
                     begun.elapsed() < ANSWER_TIMEOUT,
-                    "no answer from {}: {trouble:?}: {text}",
-                    self.target
+                    "no answer to {asked:?}: {trouble:?}: {text}"
                 ),
             }
             check()?;
@@ -343,6 +394,25 @@ impl Pair {
             Processes::Peers([client, server]) => [client.id(), server.id()],
         }
     }
+}
+
+/// Creates the Service in front of the servers, with a port for each protocol; its address.
+fn expose(mesh: &Mesh, args: &LatencyArgs) -> anyhow::Result<Ipv4Addr> {
+    let ports = args.served().map(|protocol| {
+        json!({
+            "name": protocol.name(),
+            "port": protocol.service_port(),
+            "targetPort": protocol.port(),
+        })
+    });
+    let service = json!({
+        "metadata": {"name": SERVER},
+        "spec": {"selector": {"app": SERVER}, "ports": ports.collect::<Vec<_>>()},
+    });
+    let created = mesh.create("services", &service)?;
+    let address = created.pointer("/spec/clusterIP");
+    let address = address.and_then(|it| it.as_str()).context("an address")?;
+    Ok(address.parse()?)
 }
 
 /// The output of proxies: what they record lies on disk, as a container's output does.

@@ -4,7 +4,7 @@
 //! verify each other by them. What Istio's own build of Envoy adds (its statistics, the exchange
 //! of metadata) is not in this one, which makes it cheaper than what Istio's users have.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rcgen::{
     CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose, SanType,
@@ -12,15 +12,18 @@ use rcgen::{
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::{PORT, SERVER, SERVICE_PORT, Variant};
-use crate::istio::{address, extend, typed};
+use super::{Protocol, SERVER, SERVICE_PORT, Variant};
+use crate::istio::{address, cluster, extend, speak_http2, typed, unlimited};
 
 /// The address that rules lead connections to.
 const OUTBOUND: &str = "0.0.0.0:15001";
 const INBOUND: &str = "0.0.0.0:15006";
 
-/// The protocols by which Istio's proxies know each other.
+/// The protocols by which Istio's proxies know each other. For HTTP/2 `h2` is offered beside them,
+/// and taken.
 const PROTOCOLS: [&str; 2] = ["istio-peer-exchange", "istio"];
+const H2_PROTOCOLS: [&str; 3] = ["istio-peer-exchange", "istio", "h2"];
+const H2_TAKEN: [&str; 1] = ["h2"];
 
 /// The usual text of Istio's access log.
 const LOG: &str = "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%\" \
@@ -38,7 +41,9 @@ pub(super) struct PeerPlan<'a> {
     /// The mesh's root: certificate and key in PEM.
     pub authority: &'a [String; 2],
     /// The address of the server.
-    pub server: SocketAddr,
+    pub server: IpAddr,
+    /// The protocols that it serves, with a port each.
+    pub protocols: &'a [Protocol],
     /// The other Services in scope, with where they are.
     pub services: &'a [(String, SocketAddr)],
     /// The records that proxies keep.
@@ -55,57 +60,60 @@ impl PeerPlan<'_> {
     /// # Errors
     /// The authority cannot be used.
     pub(super) fn of_client(&self) -> anyhow::Result<Value> {
-        let all = std::iter::once((SERVER, self.server));
-        let services = self.services.iter().map(|(name, at)| (&**name, *at));
-        let mut clusters = Vec::new();
-        let mut hosts = Vec::new();
         let credential = self.credential("client")?;
-        for (name, at) in all.chain(services) {
-            let full = self.host(name);
-            let cluster_name = format!("outbound|{SERVICE_PORT}||{full}");
-            let mut cluster = json!({
-                "name": cluster_name,
-                "type": "STATIC",
-                "connect_timeout": "10s",
-                "circuit_breakers": unlimited(),
-                "load_assignment": {
-                    "cluster_name": cluster_name,
-                    "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(at)}}]}],
-                },
-            });
-            if name == SERVER {
-                extend(&mut cluster, self.mutual(&credential, &full));
-            }
-            clusters.push(cluster);
-            hosts.push(json!({
-                "name": format!("{full}:{SERVICE_PORT}"),
-                "domains": [full, name, format!("{name}.{}", self.namespace),
-                    format!("{name}.{}.svc", self.namespace)],
-                "routes": [{
-                    "name": "default",
-                    "match": {"prefix": "/"},
-                    "route": {"cluster": cluster_name, "timeout": "0s"},
-                }],
-            }));
-        }
-        clusters.push(original("PassthroughCluster", None));
-        let manager = self.manager("outbound", "80", &Value::Array(hosts));
-        let catch_all = json!({
+        let mut clusters = vec![original("PassthroughCluster", None)];
+        let mut listeners = vec![json!({
             "name": "virtualOutbound",
             "address": address(parse(OUTBOUND)),
             "use_original_dst": true,
             "traffic_direction": "OUTBOUND",
             "filter_chains": [{"filters": [passing("PassthroughCluster")]}],
-        });
-        let port = SocketAddr::from(([0, 0, 0, 0], SERVICE_PORT));
-        let http = json!({
-            "name": "0.0.0.0_80",
-            "address": address(port),
-            "bind_to_port": false,
-            "traffic_direction": "OUTBOUND",
-            "filter_chains": [{"filters": [manager]}],
-        });
-        Ok(self.bootstrap("client", &json!([catch_all, http]), clusters))
+        })];
+        for &protocol in self.protocols {
+            let port = protocol.service_port();
+            let at = SocketAddr::new(self.server, protocol.port());
+            let mut own = cluster(&self.outbound(SERVER, port), at);
+            extend(&mut own, self.mutual(&credential, protocol));
+            if protocol.is_http2() {
+                speak_http2(&mut own);
+            }
+            clusters.push(own);
+            let mut hosts = vec![self.virtual_host(SERVER, port)];
+            if port == SERVICE_PORT {
+                for (name, at) in self.services {
+                    clusters.push(cluster(&self.outbound(name, port), *at));
+                    hosts.push(self.virtual_host(name, port));
+                }
+            }
+            let manager = self.manager("outbound", &port.to_string(), &Value::Array(hosts));
+            listeners.push(json!({
+                "name": format!("0.0.0.0_{port}"),
+                "address": address(SocketAddr::from(([0, 0, 0, 0], port))),
+                "bind_to_port": false,
+                "traffic_direction": "OUTBOUND",
+                "filter_chains": [{"filters": [manager]}],
+            }));
+        }
+        Ok(self.bootstrap("client", &Value::Array(listeners), clusters))
+    }
+
+    fn virtual_host(&self, name: &str, port: u16) -> Value {
+        let full = self.host(name);
+        json!({
+            "name": format!("{full}:{port}"),
+            "domains": [full, format!("{full}:{port}"), name, format!("{name}.{}", self.namespace),
+                format!("{name}.{}.svc", self.namespace)],
+            "routes": [{
+                "name": "default",
+                "match": {"prefix": "/"},
+                "route": {"cluster": self.outbound(name, port), "timeout": "0s"},
+            }],
+        })
+    }
+
+    /// The name of the cluster of a Service.
+    fn outbound(&self, name: &str, port: u16) -> String {
+        format!("outbound|{port}||{}", self.host(name))
     }
 
     /// The whole configuration beside the server.
@@ -113,46 +121,20 @@ impl PeerPlan<'_> {
     /// # Errors
     /// The authority cannot be used.
     pub(super) fn of_server(&self) -> anyhow::Result<Value> {
-        let name = format!("inbound|{PORT}||");
-        let services = self.services.iter().map(|(service, at)| {
-            let full = format!("outbound|{SERVICE_PORT}||{}", self.host(service));
-            json!({
-                "name": full,
-                "type": "STATIC",
-                "circuit_breakers": unlimited(),
-                "load_assignment": {
-                    "cluster_name": full,
-                    "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(*at)}}]}],
-                },
-            })
-        });
+        let services = self.services.iter();
+        let services = services.map(|(name, at)| cluster(&self.outbound(name, SERVICE_PORT), *at));
         let mut clusters: Vec<_> = services.collect();
-        clusters.push(original(&name, Some("127.0.0.6")));
-        let routes = json!([{
-            "name": "inbound|http|80",
-            "domains": ["*"],
-            "routes": [{
-                "name": "default",
-                "match": {"prefix": "/"},
-                "route": {"cluster": name, "timeout": "0s"},
-            }],
-        }]);
-        let mut manager = self.manager("inbound", "inbound", &routes);
-        let told = json!({
-            "forward_client_cert_details": "APPEND_FORWARD",
-            "set_current_client_cert_details": {"subject": true, "dns": true, "uri": true},
-        });
-        if let Some(config) = manager.get_mut("typed_config") {
-            extend(config, told);
-        }
         let credential = self.credential(SERVER)?;
-        let mut tls = typed("transport_sockets.tls.v3.DownstreamTlsContext");
-        let trusted = format!("spiffe://cluster.local/ns/{}/", self.namespace);
-        let more = json!({
-            "require_client_certificate": true,
-            "common_tls_context": self.tls(&credential, &json!({"prefix": trusted})),
-        });
-        extend(&mut tls, more);
+        let mut chains = Vec::new();
+        for &protocol in self.protocols {
+            let name = format!("inbound|{}||", protocol.port());
+            let mut own = original(&name, Some("127.0.0.6"));
+            if protocol.is_http2() {
+                speak_http2(&mut own);
+            }
+            clusters.push(own);
+            chains.push(self.inbound(&credential, protocol, &name));
+        }
         let inbound = json!({
             "name": "virtualInbound",
             "address": address(parse(INBOUND)),
@@ -167,20 +149,53 @@ impl PeerPlan<'_> {
                     "typed_config": typed("filters.listener.tls_inspector.v3.TlsInspector"),
                 },
             ],
-            "filter_chains": [{
-                "filter_chain_match": {
-                    "destination_port": PORT,
-                    "transport_protocol": "tls",
-                    "application_protocols": PROTOCOLS,
-                },
-                "filters": [manager],
-                "transport_socket": {
-                    "name": "envoy.transport_sockets.tls",
-                    "typed_config": tls,
-                },
-            }],
+            "filter_chains": chains,
         });
         Ok(self.bootstrap(SERVER, &json!([inbound]), clusters))
+    }
+
+    /// The chain of the server's port of a protocol, which leads to this cluster.
+    fn inbound(&self, credential: &[String; 2], protocol: Protocol, cluster: &str) -> Value {
+        let routes = json!([{
+            "name": format!("inbound|http|{}", protocol.service_port()),
+            "domains": ["*"],
+            "routes": [{
+                "name": "default",
+                "match": {"prefix": "/"},
+                "route": {"cluster": cluster, "timeout": "0s"},
+            }],
+        }]);
+        let mut manager = self.manager("inbound", "inbound", &routes);
+        let told = json!({
+            "forward_client_cert_details": "APPEND_FORWARD",
+            "set_current_client_cert_details": {"subject": true, "dns": true, "uri": true},
+        });
+        if let Some(config) = manager.get_mut("typed_config") {
+            extend(config, told);
+        }
+        let taken: &[&str] = match protocol.is_http2() {
+            true => &H2_TAKEN,
+            false => &PROTOCOLS,
+        };
+        let mut tls = typed("transport_sockets.tls.v3.DownstreamTlsContext");
+        let trusted = json!({"prefix": format!("spiffe://cluster.local/ns/{}/", self.namespace)});
+        let more = json!({
+            "require_client_certificate": true,
+            "common_tls_context": self.tls(credential, &trusted, taken),
+        });
+        extend(&mut tls, more);
+        json!({
+            "filter_chain_match": {
+                "destination_port": protocol.port(),
+                "transport_protocol": "tls",
+                "application_protocols": PROTOCOLS,
+            },
+            "filters": [manager],
+            "transport_socket": {
+                "name": "envoy.transport_sockets.tls",
+                "typed_config": tls,
+            },
+        })
     }
 
     fn bootstrap(&self, node: &str, listeners: &Value, mut clusters: Vec<Value>) -> Value {
@@ -257,14 +272,17 @@ impl PeerPlan<'_> {
     }
 
     /// Mutual TLS towards the server.
-    fn mutual(&self, credential: &[String; 2], full: &str) -> Value {
+    fn mutual(&self, credential: &[String; 2], protocol: Protocol) -> Value {
         let mut tls = typed("transport_sockets.tls.v3.UpstreamTlsContext");
-        let identity = self.identity(SERVER);
-        let mut common = self.tls(credential, &json!({"exact": identity}));
-        extend(&mut common, json!({"alpn_protocols": PROTOCOLS}));
+        let identity = json!({"exact": self.identity(SERVER)});
+        let offered: &[&str] = match protocol.is_http2() {
+            true => &H2_PROTOCOLS,
+            false => &PROTOCOLS,
+        };
+        let (port, full) = (protocol.service_port(), self.host(SERVER));
         let more = json!({
-            "sni": format!("outbound_.{SERVICE_PORT}_._.{full}"),
-            "common_tls_context": common,
+            "sni": format!("outbound_.{port}_._.{full}"),
+            "common_tls_context": self.tls(credential, &identity, offered),
         });
         extend(&mut tls, more);
         json!({"transport_socket": {
@@ -273,10 +291,10 @@ impl PeerPlan<'_> {
         }})
     }
 
-    fn tls(&self, [chain, key]: &[String; 2], peer: &Value) -> Value {
+    fn tls(&self, [chain, key]: &[String; 2], peer: &Value, protocols: &[&str]) -> Value {
         let [roots, _] = self.authority;
         json!({
-            "alpn_protocols": PROTOCOLS,
+            "alpn_protocols": protocols,
             "tls_params": {
                 "tls_minimum_protocol_version": "TLSv1_3",
                 "tls_maximum_protocol_version": "TLSv1_3",
@@ -354,16 +372,6 @@ fn passing(cluster: &str) -> Value {
         json!({"stat_prefix": cluster, "cluster": cluster}),
     );
     json!({"name": "envoy.filters.network.tcp_proxy", "typed_config": proxy})
-}
-
-/// Istio's setting of circuit breakers: without it, Envoy refuses above 1,024.
-fn unlimited() -> Value {
-    json!({"thresholds": [{
-        "max_connections": u32::MAX,
-        "max_pending_requests": u32::MAX,
-        "max_requests": u32::MAX,
-        "max_retries": u32::MAX,
-    }]})
 }
 
 fn parse(address: &str) -> SocketAddr {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{LatencyArgs, Variant};
-use crate::load::{Schedule, Seen};
+use super::{LatencyArgs, Protocol, Variant, Work};
+use crate::load::Seen;
 use crate::table;
 
 /// The measurements of one pair in all its turns of a row.
@@ -22,6 +23,9 @@ pub(super) struct Side {
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     variant: Variant,
+    protocol: Protocol,
+    /// The length of the body of each answer.
+    bytes: usize,
     connections: usize,
     jitter: bool,
     rps: f64,
@@ -85,15 +89,18 @@ impl Row {
     /// The figures of these turns: ours are the first, the peer's the second.
     pub(super) fn new(
         variant: Variant,
-        schedule: Schedule,
+        work: Work,
         args: &LatencyArgs,
         direct: &Seen,
         sides: &[Side],
     ) -> Row {
         let all = || std::iter::once(direct).chain(sides.iter().map(|side| &side.seen));
         let ours = sides.first();
+        let schedule = work.schedule;
         Row {
             variant,
+            protocol: work.protocol,
+            bytes: work.bytes,
             connections: schedule.connections,
             jitter: schedule.has_jitter,
             rps: schedule.rps,
@@ -138,9 +145,11 @@ impl Proxied {
     }
 }
 
-impl table::Row<13> for Row {
-    const COLUMNS: [(&'static str, usize); 13] = [
+impl table::Row<15> for Row {
+    const COLUMNS: [(&'static str, usize); 15] = [
         ("variant", 13),
+        ("protocol", 8),
+        ("bytes", 6),
         ("conns", 5),
         ("jitter", 6),
         ("base p50", 8),
@@ -155,7 +164,7 @@ impl table::Row<13> for Row {
         ("errors", 6),
     ];
 
-    fn cells(&self) -> [String; 13] {
+    fn cells(&self) -> [String; 15] {
         let with_peer = |own: f64, peer: Option<f64>| match peer {
             Some(peer) => format!("{own:.2}/{peer:.2}"),
             None => format!("{own:.2}"),
@@ -163,11 +172,14 @@ impl table::Row<13> for Row {
         let ratio = |ratio: Option<f64>| ratio.map_or(String::new(), |it| format!("{it:.2}"));
         let empty = Proxied::default();
         let it = self.proxied.as_ref().unwrap_or(&empty);
+        let named = |value: serde_json::Result<Value>| {
+            let value = value.unwrap_or_default();
+            value.as_str().unwrap_or_default().to_owned()
+        };
         [
-            serde_json::to_value(self.variant)
-                .ok()
-                .and_then(|it| it.as_str().map(str::to_owned))
-                .unwrap_or_default(),
+            named(serde_json::to_value(self.variant)),
+            named(serde_json::to_value(self.protocol)),
+            self.bytes.to_string(),
             self.connections.to_string(),
             self.jitter.to_string(),
             format!("{:.3}", self.baseline_p50_ms),

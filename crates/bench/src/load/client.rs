@@ -117,13 +117,13 @@ pub(crate) fn is_complete(bytes: &[u8], body_bytes: usize) -> Result<bool, Failu
     Ok(body.len() == body_bytes)
 }
 
-async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, Failure> {
+pub(super) async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, Failure> {
     let socket = TcpStream::connect(address).await.map_err(connecting)?;
     socket.set_nodelay(true).map_err(connecting)?;
     Ok(socket)
 }
 
-async fn within<T>(
+pub(super) async fn within<T>(
     work: impl Future<Output = Result<T, Failure>>,
     late: Trouble,
 ) -> Result<T, Failure> {

@@ -12,7 +12,8 @@ use hdrhistogram::Histogram;
 use tokio::sync::mpsc;
 
 use super::schedule::Schedule;
-use super::{Client, QUEUE_REQUESTS_MAX};
+use super::stream::{StreamClient, StreamRequest};
+use super::{Client, Failure, QUEUE_REQUESTS_MAX};
 
 /// How long answers may take to come in after the last request was due.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -42,6 +43,21 @@ pub struct Asked {
     pub body_bytes: usize,
 }
 
+/// A request of either version of HTTP.
+#[derive(Clone, Debug)]
+pub enum AnyRequest {
+    /// One of HTTP/1.1.
+    Text(Asked),
+    /// One of HTTP/2.
+    Stream(StreamRequest),
+}
+
+/// A connection for such requests.
+pub(crate) enum AnyClient {
+    Text(Client, String),
+    Stream(StreamClient),
+}
+
 /// The measurements.
 pub struct Seen {
     /// The latencies in nanoseconds, to three digits.
@@ -65,7 +81,7 @@ impl OpenLoop {
     /// # Errors
     /// No thread is to be had.
     pub fn start(
-        asked: Asked,
+        asked: impl Into<AnyRequest>,
         connections: usize,
         enter: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
     ) -> anyhow::Result<OpenLoop> {
@@ -76,7 +92,7 @@ impl OpenLoop {
         let (queues, due): (Vec<_>, Vec<_>) = (0..connections)
             .map(|_| mpsc::channel(QUEUE_REQUESTS_MAX))
             .unzip();
-        let of_thread = shared.clone();
+        let (asked, of_thread) = (asked.into(), shared.clone());
         let thread = std::thread::Builder::new().name("load".to_owned());
         let thread = thread.spawn(move || {
             let answered = enter().and_then(|()| serve(asked, due, of_thread.clone()));
@@ -130,6 +146,42 @@ impl Drop for OpenLoop {
         if let Some(thread) = self.thread.take() {
             // Its panic has been printed.
             let _ = thread.join();
+        }
+    }
+}
+
+impl From<Asked> for AnyRequest {
+    fn from(asked: Asked) -> AnyRequest {
+        AnyRequest::Text(asked)
+    }
+}
+
+impl AnyRequest {
+    /// Connects to where it goes.
+    pub(crate) async fn connect(&self) -> Result<AnyClient, Failure> {
+        Ok(match self {
+            AnyRequest::Text(asked) => {
+                let client = Client::connect_for(asked.address, asked.body_bytes).await?;
+                AnyClient::Text(client, asked.request.clone())
+            }
+            AnyRequest::Stream(request) => AnyClient::Stream(StreamClient::connect(request).await?),
+        })
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            AnyRequest::Text(asked) => asked.address,
+            AnyRequest::Stream(request) => request.address,
+        }
+    }
+}
+
+impl AnyClient {
+    /// Sends the request and reads its answer, which must be as it should.
+    pub(crate) async fn ask(&mut self) -> Result<(), Failure> {
+        match self {
+            AnyClient::Text(client, request) => client.ask(request).await.map(drop),
+            AnyClient::Stream(client) => client.ask().await,
         }
     }
 }
@@ -189,7 +241,7 @@ impl Shared {
 }
 
 fn serve(
-    asked: Asked,
+    asked: AnyRequest,
     due: Vec<mpsc::Receiver<Instant>>,
     shared: Arc<Shared>,
 ) -> anyhow::Result<()> {
@@ -210,16 +262,16 @@ fn serve(
 }
 
 /// Sends the requests of one connection, one after the other.
-async fn answer(asked: Arc<Asked>, mut due: mpsc::Receiver<Instant>, shared: Arc<Shared>) {
-    let address = asked.address;
+async fn answer(asked: Arc<AnyRequest>, mut due: mpsc::Receiver<Instant>, shared: Arc<Shared>) {
+    let address = asked.address();
     let mut client = None;
     while let Some(meant) = due.recv().await {
         let open = match client.take() {
             Some(client) => Ok(client),
-            None => Client::connect_for(address, asked.body_bytes).await,
+            None => asked.connect().await,
         };
         let outcome = match open {
-            Ok(mut open) => open.ask(&asked.request).await.map(|_| open),
+            Ok(mut open) => open.ask().await.map(|()| open),
             Err(failure) => Err(failure),
         };
         match outcome {

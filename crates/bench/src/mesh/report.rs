@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::topology::Service;
-use crate::load::Seen;
+use super::service::Counter;
 use crate::table;
 
 /// The name of the row of all together.
@@ -17,7 +16,11 @@ pub(super) struct Row {
     service: String,
     /// Processes with a sidecar each; the client counts among all.
     replicas: usize,
-    /// Requests that were answered per second, whatever with.
+    /// Requests that were answered, whatever with; of a database its queries.
+    requests: u64,
+    /// The rows that were read of databases.
+    rows: u64,
+    /// Such requests per second.
     rps: f64,
     /// The time from the head of a request to its answer; for all together from when it was meant
     /// to be sent.
@@ -41,71 +44,67 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The row of a service.
-    pub(super) fn of_service(
-        service: &Service,
-        seen: &Seen,
+    /// The row of a service or of a database.
+    pub(super) fn of_one(
+        name: &str,
+        counter: &Counter,
         time: Duration,
         worked: Duration,
         memory: &[f64],
     ) -> Row {
         // Those that failed were answered too, and are among the latencies.
-        Row::new(
-            &service.name,
-            seen,
-            seen.latency.len(),
-            time,
-            worked,
-            memory,
-        )
+        let requests = counter.seen.latency.len();
+        Row::new(name, (counter, requests), time, worked, memory)
     }
 
-    /// The row of all together, with the controller's processor time and memory.
+    /// The row of all together as their client counts, with the controller's processor time and
+    /// memory.
     pub(super) fn of_all(
-        seen: &Seen,
+        counter: &Counter,
         time: Duration,
         worked: Duration,
         memory: &[f64],
         (controller, controller_mib): (Duration, f64),
     ) -> Row {
-        let requests = seen.latency.len() + seen.errors;
-        let mut row = Row::new(ALL, seen, requests, time, worked, memory);
+        let requests = counter.seen.latency.len() + counter.seen.errors;
+        let mut row = Row::new(ALL, (counter, requests), time, worked, memory);
         row.controller_cpu_ms = Some(tenth(controller.as_secs_f64() * 1e3));
         row.controller_rss_mib = Some(tenth(controller_mib));
-        row.last_error.clone_from(&seen.last_error);
         row
     }
 
     fn new(
         service: &str,
-        seen: &Seen,
-        requests: u64,
+        (counter, requests): (&Counter, u64),
         time: Duration,
         worked: Duration,
         memory: &[f64],
     ) -> Row {
+        let seen = &counter.seen;
         let quantile = |share| (seen.quantile_ms(share) * 1e3).round() / 1e3;
-        let requests = requests as f64;
+        let count = requests as f64;
         Row {
             service: service.to_owned(),
             replicas: memory.len(),
-            rps: tenth(requests / time.as_secs_f64()),
+            requests,
+            rows: counter.rows,
+            rps: tenth(count / time.as_secs_f64()),
             p50_ms: quantile(0.5),
             p90_ms: quantile(0.9),
             p99_ms: quantile(0.99),
             errors: seen.errors,
-            cpu_ms_per_1000: tenth(worked.as_secs_f64() * 1e6 / requests.max(1.0)),
+            cpu_ms_per_1000: tenth(worked.as_secs_f64() * 1e6 / count.max(1.0)),
             rss_mib: tenth(memory.iter().copied().fold(0.0, f64::max)),
             rss_sum_mib: tenth(memory.iter().sum()),
             controller_cpu_ms: None,
             controller_rss_mib: None,
-            last_error: None,
+            last_error: seen.last_error.clone(),
         }
     }
 }
 
-impl table::Row<11> for Row {
-    const COLUMNS: [(&'static str, usize); 11] = [
+impl table::Row<12> for Row {
+    const COLUMNS: [(&'static str, usize); 12] = [
         ("service", 20),
         ("replicas", 8),
         ("rps", 8),
@@ -113,13 +112,14 @@ impl table::Row<11> for Row {
         ("p90 ms", 8),
         ("p99 ms", 8),
         ("errors", 6),
+        ("rows", 8),
         ("cpu ms/1000", 11),
         ("MiB", 6),
         ("MiB of all", 10),
         ("controller", 20),
     ];
 
-    fn cells(&self) -> [String; 11] {
+    fn cells(&self) -> [String; 12] {
         let controller = match (self.controller_cpu_ms, self.controller_rss_mib) {
             (Some(cpu), Some(rss)) => format!("{cpu} ms, {rss} MiB"),
             _ => String::new(),
@@ -132,6 +132,7 @@ impl table::Row<11> for Row {
             format!("{:.2}", self.p90_ms),
             format!("{:.2}", self.p99_ms),
             self.errors.to_string(),
+            self.rows.to_string(),
             self.cpu_ms_per_1000.to_string(),
             self.rss_mib.to_string(),
             self.rss_sum_mib.to_string(),
@@ -154,12 +155,12 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_a_second_and_of_a_thousand_requests() {
-        let mut seen = Seen::new().unwrap();
-        (1..=100).for_each(|it| seen.record(Duration::from_millis(it)));
-        seen.errors = 20;
+        let mut counter = Counter::new().unwrap();
+        (1..=100).for_each(|it| counter.seen.record(Duration::from_millis(it)));
+        (counter.seen.errors, counter.rows) = (20, 300);
         let (time, worked) = (Duration::from_secs(2), Duration::from_millis(12));
         let controller = (Duration::from_millis(3), 40.0);
-        let row = Row::of_all(&seen, time, worked, &[10.0, 14.0], controller);
+        let row = Row::of_all(&counter, time, worked, &[10.0, 14.0], controller);
         assert_eq!((row.rps, row.errors, row.replicas), (60.0, 20, 2));
         assert_eq!(
             (row.cpu_ms_per_1000, row.rss_mib, row.rss_sum_mib),
@@ -167,5 +168,8 @@ mod tests {
         );
         assert!((row.p90_ms - 90.0).abs() < 0.2, "{}", row.p90_ms);
         assert_eq!(row.controller_cpu_ms, Some(3.0));
+        assert_eq!((row.requests, row.rows), (120, 300));
+        let one = Row::of_one("cart", &counter, time, worked, &[10.0]);
+        assert_eq!((one.requests, one.rps, one.rows), (100, 50.0, 300));
     }
 }

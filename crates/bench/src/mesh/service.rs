@@ -1,5 +1,7 @@
 //! One service of a graph, as a process: it plays its script for each request.
 
+mod store;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{BufRead as _, Write as _};
@@ -20,13 +22,16 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::topology::{Call, Command, Work};
+use super::topology::{Call, Command, Query, Work};
 use crate::load::Seen;
+pub(super) use store::CONNECTIONS_MAX;
+use store::Store;
 
 /// Connections to one other service that are kept.
 const KEPT_MAX: usize = 64;
 
-/// The parent's commands, each on a line: to forget what was seen so far, and to tell it.
+/// The parent's commands, each on a line: to forget what was seen so far, and to tell it. Either is
+/// answered by what is known then.
 pub const BEGIN: &str = "begin";
 /// See [`BEGIN`].
 pub const TELL: &str = "tell";
@@ -42,13 +47,15 @@ pub struct ServiceArgs {
     plan: PathBuf,
 }
 
-/// The plan of a process: its work, and the services that it knows.
+/// The plan of a process: its work, and the services and databases that it knows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The work.
     pub work: Work,
     /// The services that it calls, by name.
     pub peers: BTreeMap<String, Peer>,
+    /// The databases that it asks, by name.
+    pub databases: BTreeMap<String, SocketAddr>,
 }
 
 /// The address of another service.
@@ -63,16 +70,40 @@ pub struct Peer {
 /// The measurements of a process, as a line of JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Told {
-    /// Nanoseconds from the head of a request to its answer, and how often.
+    /// Requests that it answered.
+    pub requests: Counted,
+    /// Queries that it made, by database.
+    pub queries: BTreeMap<String, Counted>,
+}
+
+/// The measurements of requests or of queries.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// Nanoseconds to the answer, from the head of a request or from when a query was to be made,
+    /// and how often.
     pub latency: Vec<(u64, u64)>,
-    /// Requests that were answered with 500, by chance or because a call failed.
+    /// Requests that were answered with 500, by chance or because a call or a query failed; queries
+    /// without an answer, or with one of other rows.
     pub errors: u64,
+    /// The last failure, where there is a reason.
+    pub last_error: Option<String>,
+    /// The rows that were read.
+    pub rows: u64,
+}
+
+/// The counts of requests or of queries.
+pub(super) struct Counter {
+    /// All that were answered, whatever with.
+    pub seen: Seen,
+    /// The rows that were read.
+    pub rows: u64,
 }
 
 struct Service {
     work: Work,
     body: Bytes,
     peers: BTreeMap<String, Kept>,
+    stores: BTreeMap<String, Store>,
     seen: Mutex<Seen>,
     state: Mutex<u64>,
 }
@@ -95,7 +126,10 @@ pub fn run(args: &ServiceArgs) -> anyhow::Result<()> {
         let idle = Mutex::default();
         (name, Kept { peer, idle })
     };
+    let store = |(name, address)| Ok::<_, anyhow::Error>((name, Store::new(address)?));
+    let stores = plan.databases.into_iter().map(store);
     let service = Arc::new(Service {
+        stores: stores.collect::<anyhow::Result<_>>()?,
         body: vec![b'x'; plan.work.response_bytes].into(),
         work: plan.work,
         peers: plan.peers.into_iter().map(kept).collect(),
@@ -110,10 +144,10 @@ pub fn run(args: &ServiceArgs) -> anyhow::Result<()> {
         .name("service".to_owned())
         .spawn(move || runtime.block_on(accept(listener, serving)))?;
     for line in std::io::stdin().lock().lines() {
-        match line?.as_str() {
-            BEGIN => *service.seen() = Seen::new()?,
-            _ => service.tell()?,
+        if line? == BEGIN {
+            service.forget()?;
         }
+        service.tell()?;
     }
     Ok(())
 }
@@ -149,6 +183,7 @@ async fn answer(
     let mut response = Response::new(Full::new(service.body.clone()));
     if is_unlucky || played.is_err() {
         seen.errors += 1;
+        seen.last_error = played.err().map(|error| format!("{error:#}"));
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     }
     Ok(response)
@@ -172,6 +207,7 @@ impl Service {
         match command {
             Command::Sleep(time) => tokio::time::sleep(*time).await,
             Command::Call(call) if self.is_by_chance(call.probability) => self.call(call).await?,
+            Command::Query(query) => self.query(query).await?,
             // A list in a list is refused when the file is read.
             Command::Call(_) | Command::Concurrent(_) => {}
         }
@@ -193,6 +229,11 @@ impl Service {
         Ok(())
     }
 
+    async fn query(&self, query: &Query) -> anyhow::Result<()> {
+        let store = self.stores.get(&query.database).context("it is known")?;
+        store.ask(query).await
+    }
+
     /// Whether something happens that does with this share: xorshift.
     fn is_by_chance(&self, share: f64) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,14 +243,26 @@ impl Service {
         ((*state >> 11) as f64 / (1_u64 << 53) as f64) < share
     }
 
+    fn forget(&self) -> anyhow::Result<()> {
+        *self.seen() = Seen::new()?;
+        for store in self.stores.values() {
+            *store.counter() = Counter::new()?;
+        }
+        Ok(())
+    }
+
     fn tell(&self) -> anyhow::Result<()> {
-        let seen = self.seen();
-        let recorded = seen.latency.iter_recorded();
+        let stores = self.stores.iter();
+        let queries: BTreeMap<_, _> = stores
+            .map(|(name, store)| {
+                let counter = store.counter();
+                (name.clone(), Counted::of(&counter.seen, counter.rows))
+            })
+            .collect();
+        let rows = queries.values().map(|it| it.rows).sum();
         let told = Told {
-            latency: recorded
-                .map(|it| (it.value_iterated_to(), it.count_at_value()))
-                .collect(),
-            errors: seen.errors,
+            requests: Counted::of(&self.seen(), rows),
+            queries,
         };
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string(&told)?)?;
@@ -218,6 +271,41 @@ impl Service {
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    fn of(seen: &Seen, rows: u64) -> Counted {
+        let recorded = seen.latency.iter_recorded();
+        Counted {
+            latency: recorded
+                .map(|it| (it.value_iterated_to(), it.count_at_value()))
+                .collect(),
+            errors: seen.errors,
+            last_error: seen.last_error.clone(),
+            rows,
+        }
+    }
+}
+
+impl Counter {
+    /// Nothing yet.
+    pub(super) fn new() -> anyhow::Result<Counter> {
+        Ok(Counter {
+            seen: Seen::new()?,
+            rows: 0,
+        })
+    }
+
+    /// Adds what a process tells.
+    pub(super) fn add(&mut self, told: &Counted) {
+        for &(nanos, count) in &told.latency {
+            self.seen.latency.saturating_record_n(nanos, count);
+        }
+        self.seen.errors += told.errors;
+        let last = told.last_error.as_ref();
+        self.seen.last_error = last.or(self.seen.last_error.as_ref()).cloned();
+        self.rows += told.rows;
     }
 }
 
@@ -257,3 +345,6 @@ async fn drain(mut body: Incoming) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,18 @@
-//! A graph of services in the YAML of Istio's isotope.
+//! A graph of services in the YAML of Istio's isotope, with databases beside them.
 //!
 //! Everything is checked before anything is started; each problem names service, field and remedy.
 
+mod database;
 mod field;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(super) use database::{Database, Query};
 use field::{bytes, duration, share};
 
 /// Replicas of all services together: each has a network, a process and a sidecar.
@@ -29,6 +31,8 @@ pub(super) struct Topology {
     pub services: Vec<Service>,
     /// The place of the entrypoint.
     pub entrypoint: usize,
+    /// The databases, in the order of the file.
+    pub databases: Vec<Database>,
 }
 
 /// One service.
@@ -60,6 +64,8 @@ pub enum Command {
     Sleep(Duration),
     /// Asks another service.
     Call(Call),
+    /// Asks a database.
+    Query(Query),
     /// All at once; the slowest says when it is done.
     Concurrent(Vec<Command>),
 }
@@ -99,6 +105,7 @@ impl Topology {
             Some(Value::Array(services)) if !services.is_empty() => services,
             _ => bail!("services: there is none; list at least the entrypoint"),
         };
+        let databases = Database::read_all(file.remove("databases"))?;
         refuse_rest("the file", "", &file)?;
         let mut entrypoints = Vec::new();
         let mut read = Vec::with_capacity(services.len());
@@ -121,20 +128,51 @@ impl Topology {
         let topology = Topology {
             services: read,
             entrypoint,
+            databases,
         };
         topology.check()?;
         Ok(topology)
     }
 
-    fn check(&self) -> anyhow::Result<()> {
-        let mut places = BTreeMap::new();
-        for (at, service) in self.services.iter().enumerate() {
-            let name = &service.name;
-            ensure!(
-                places.insert(name.as_str(), at).is_none(),
-                "service {name}: name is another's too; give each its own"
-            );
+    /// How often each service is asked for one request to the entrypoint, in the order of the file;
+    /// `None` where chance has a say.
+    pub(super) fn demand(&self) -> Option<Vec<u64>> {
+        if !self.services.iter().all(|it| it.work.is_certain()) {
+            return None;
         }
+        let places = self.places();
+        let mut demand = vec![0; self.services.len()];
+        // No way is longer than there are services, since none leads back.
+        for _ in 0..self.services.len() {
+            let mut next = vec![0_u64; self.services.len()];
+            next[self.entrypoint] = 1;
+            for (service, &times) in self.services.iter().zip(&demand) {
+                for call in service.work.calls() {
+                    if let Some(&at) = places.get(call.service.as_str()) {
+                        next[at] = next[at].saturating_add(times);
+                    }
+                }
+            }
+            demand = next;
+        }
+        Some(demand)
+    }
+
+    /// How many processes ask a database.
+    pub(super) fn asking(&self, database: &str) -> usize {
+        let is_asking = |it: &&Service| it.work.queries().iter().any(|it| it.database == database);
+        let services = self.services.iter().filter(is_asking);
+        services.map(|it| it.replicas).sum()
+    }
+
+    fn places(&self) -> BTreeMap<&str, usize> {
+        let services = self.services.iter().enumerate();
+        services.map(|(at, it)| (it.name.as_str(), at)).collect()
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        self.check_names()?;
+        let places = self.places();
         let replicas: usize = self.services.iter().map(|it| it.replicas).sum();
         ensure!(
             replicas <= REPLICAS_MAX,
@@ -150,9 +188,32 @@ impl Topology {
                 );
             }
         }
+        for service in &self.services {
+            for query in service.work.queries() {
+                ensure!(
+                    self.databases.iter().any(|it| it.name == query.database),
+                    "service {}: script asks {}, which is no database; add it, or correct the name",
+                    service.name,
+                    query.database
+                );
+            }
+        }
         let mut done = vec![false; self.services.len()];
         for at in 0..self.services.len() {
             self.visit(at, &places, &mut Vec::new(), &mut done)?;
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> anyhow::Result<()> {
+        let services = self.services.iter().map(|it| ("service", &it.name));
+        let databases = self.databases.iter().map(|it| ("database", &it.name));
+        let mut names = BTreeSet::new();
+        for (kind, name) in services.chain(databases) {
+            ensure!(
+                names.insert(name),
+                "{kind} {name}: name is another's too; give each its own"
+            );
         }
         Ok(())
     }
@@ -192,15 +253,37 @@ impl Topology {
 impl Work {
     /// All calls, those of concurrent lists included.
     pub fn calls(&self) -> Vec<&Call> {
-        let flat = self.script.iter().flat_map(|command| match command {
-            Command::Concurrent(inner) => inner.as_slice(),
-            single => std::slice::from_ref(single),
-        });
-        flat.filter_map(|command| match command {
+        let calls = self.commands().filter_map(|command| match command {
             Command::Call(call) => Some(call),
             _ => None,
+        });
+        calls.collect()
+    }
+
+    /// All queries, in the same way.
+    pub fn queries(&self) -> Vec<&Query> {
+        let queries = self.commands().filter_map(|command| match command {
+            Command::Query(query) => Some(query),
+            _ => None,
+        });
+        queries.collect()
+    }
+
+    /// The rows that one request reads of databases.
+    pub fn rows(&self) -> u64 {
+        self.queries().iter().map(|query| query.rows).sum()
+    }
+
+    fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.script.iter().flat_map(|command| match command {
+            Command::Concurrent(inner) => inner.as_slice(),
+            single => std::slice::from_ref(single),
         })
-        .collect()
+    }
+
+    /// Whether each request is answered with success after the whole script.
+    fn is_certain(&self) -> bool {
+        self.error_share <= 0.0 && self.calls().iter().all(|call| call.probability >= 1.0)
     }
 }
 
@@ -229,18 +312,7 @@ impl Service {
             bail!("services[{at}]: name is missing; write one");
         };
         let who = format!("service {name}");
-        let is_label = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
-        ensure!(
-            (1..=50).contains(&name.len())
-                && name.bytes().all(is_label)
-                && name.starts_with(|it: char| it.is_ascii_lowercase())
-                && !name.ends_with('-'),
-            "{who}: name is no name of a Service; take 1 to 50 of a-z, 0-9 and -, a letter first"
-        );
-        ensure!(
-            name != super::LOAD,
-            "{who}: name is that of whoever asks here; take another"
-        );
+        check_name(&who, &name)?;
         let is_entrypoint = match fields.remove("isEntrypoint") {
             None => false,
             Some(Value::Bool(is_it)) => is_it,
@@ -295,12 +367,14 @@ impl Command {
             }
             value => mapping(who, place, value)?,
         };
-        let command = match (fields.remove("sleep"), fields.remove("call")) {
-            (Some(sleep), None) => {
+        let [sleep, call, query] = ["sleep", "call", "query"].map(|it| fields.remove(it));
+        let command = match (sleep, call, query) {
+            (Some(sleep), None, None) => {
                 Command::Sleep(duration(who, &format!("{place}.sleep"), &sleep)?)
             }
-            (None, Some(call)) => Command::Call(Call::read(who, place, call, defaults)?),
-            _ => bail!("{who}: {place} is neither a sleep nor a call; write one of them"),
+            (None, Some(call), None) => Command::Call(Call::read(who, place, call, defaults)?),
+            (None, None, Some(query)) => Command::Query(Query::read(who, place, query)?),
+            _ => bail!("{who}: {place} is neither sleep, call nor query; write one of them"),
         };
         refuse_rest(who, place, &fields)?;
         Ok(command)
@@ -396,6 +470,22 @@ fn replicas(who: &str, value: Option<Value>, default: usize) -> anyhow::Result<u
         Some(count) if (1..=REPLICAS_MAX).contains(&count) => Ok(count),
         _ => bail!("{who}: numReplicas is {value}; write 1 to {REPLICAS_MAX}"),
     }
+}
+
+fn check_name(who: &str, name: &str) -> anyhow::Result<()> {
+    let is_label = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    ensure!(
+        (1..=50).contains(&name.len())
+            && name.bytes().all(is_label)
+            && name.starts_with(|it: char| it.is_ascii_lowercase())
+            && !name.ends_with('-'),
+        "{who}: name is no name of a Service; take 1 to 50 of a-z, 0-9 and -, a letter first"
+    );
+    ensure!(
+        name != super::LOAD,
+        "{who}: name is that of whoever asks here; take another"
+    );
+    Ok(())
 }
 
 fn check_type(who: &str, value: Option<Value>) -> anyhow::Result<()> {

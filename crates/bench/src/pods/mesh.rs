@@ -23,6 +23,9 @@ pub const SYNC: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 244, 3
 /// The admin address of the controller.
 const CONTROLLER_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 14_011);
 
+/// The distance of the ports of several controllers.
+const REPLICA_PORTS: u16 = 2;
+
 /// The admin port of sidecars, which no rule leads away.
 pub const ADMIN_PORT: u16 = 9_901;
 
@@ -124,16 +127,34 @@ impl Mesh {
         Ok(())
     }
 
-    /// Creates a Service in front of the Pods of this name; its address.
+    /// Creates a Service of HTTP in front of the Pods of this name; its address.
     ///
     /// # Errors
     /// Any answer but success.
     pub fn expose(&self, name: &str, port: u16, target: u16) -> anyhow::Result<Ipv4Addr> {
+        self.expose_as("http", name, port, target)
+    }
+
+    /// Creates one of plain TCP, at the port of the Pods; its address.
+    ///
+    /// # Errors
+    /// Any answer but success.
+    pub fn expose_tcp(&self, name: &str, port: u16) -> anyhow::Result<Ipv4Addr> {
+        self.expose_as("tcp", name, port, port)
+    }
+
+    fn expose_as(
+        &self,
+        protocol: &str,
+        name: &str,
+        port: u16,
+        target: u16,
+    ) -> anyhow::Result<Ipv4Addr> {
         let service = json!({
             "metadata": {"name": name},
             "spec": {
                 "selector": {"app": name},
-                "ports": [{"name": "http", "port": port, "targetPort": target}],
+                "ports": [{"name": protocol, "port": port, "targetPort": target}],
             },
         });
         let created = self.create("services", &service)?;
@@ -145,30 +166,56 @@ impl Mesh {
     /// # Errors
     /// It ends, or the API server refuses.
     pub fn controller(&self, mesh_config: &str) -> anyhow::Result<Process> {
-        let config = self.file("mesh-config");
-        std::fs::write(&config, mesh_config)?;
-        let mut command = Command::new(process::program()?);
-        command.arg("controller").arg("--mesh");
-        command.arg(format!("--mesh-config={}", config.display()));
-        command.arg(format!("--sync={SYNC}"));
-        command.arg(format!("--sync-hosts=localhost,{}", SYNC.ip()));
-        // Gateways have networks, and so addresses, of their own.
-        command.args(["--http=8080", "--https=8443"]);
-        command.arg(format!("--ingress-class={}", self.namespace));
-        command.arg(format!("--proxy-accounts={}/{GATEWAY}", self.namespace));
-        command.arg(format!("--admin={CONTROLLER_ADMIN}"));
-        command.env("POD_NAMESPACE", &self.namespace);
-        command.env("MYRIAD_LOG", "warn").stdout(Stdio::null());
-        let log = self.file("controller.log");
-        let mut controller = Process::spawn(command, CONTROLLER_ADMIN, &log)?;
+        let mut controller = self.start_controller(0, mesh_config)?;
         controller.wait_ready().context("the controller")?;
+        self.take_roots()?;
+        Ok(controller)
+    }
+
+    /// The roots of a controller that is ready, which sidecars read from a file.
+    ///
+    /// # Errors
+    /// It publishes none.
+    pub fn take_roots(&self) -> anyhow::Result<String> {
         let path = self.list("configmaps") + "/myriad-ca";
         let roots = self.eventually("the controller publishes no root", || {
             let map = self.call(Method::GET, &path, None);
             Ok(map.ok().and_then(|map| text(&map, "/data/ca.crt").ok()))
         })?;
-        std::fs::write(self.file("ca.crt"), roots)?;
-        Ok(controller)
+        std::fs::write(self.file("ca.crt"), &roots)?;
+        Ok(roots)
+    }
+
+    /// The address where sidecars follow one of several controllers, by its number from 0, which
+    /// is [`SYNC`].
+    pub fn replica_sync(number: u16) -> SocketAddr {
+        SocketAddr::new(SYNC.ip(), SYNC.port() + REPLICA_PORTS * number)
+    }
+
+    /// Starts one of several controllers, by its number from 0, and does not wait for it.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    pub fn start_controller(&self, number: u16, mesh_config: &str) -> anyhow::Result<Process> {
+        let config = self.fresh_file("mesh-config");
+        std::fs::write(&config, mesh_config)?;
+        let sync = Mesh::replica_sync(number);
+        let port = CONTROLLER_ADMIN.port() + REPLICA_PORTS * number;
+        let admin = SocketAddr::new(CONTROLLER_ADMIN.ip(), port);
+        let mut command = Command::new(process::program()?);
+        command.arg("controller").arg("--mesh");
+        command.arg(format!("--mesh-config={}", config.display()));
+        command.arg(format!("--sync={sync}"));
+        command.arg(format!("--sync-hosts=localhost,{}", SYNC.ip()));
+        // Gateways have networks, and so addresses, of their own.
+        command.args(["--http=8080", "--https=8443"]);
+        command.arg(format!("--ingress-class={}", self.namespace));
+        command.arg(format!("--proxy-accounts={}/{GATEWAY}", self.namespace));
+        command.arg(format!("--admin={admin}"));
+        command.env("POD_NAMESPACE", &self.namespace);
+        command.env("MYRIAD_LOG", "warn").stdout(Stdio::null());
+        let log = self.file(&format!("controller-{number}.log"));
+        Process::spawn(command, admin, &log)
     }
 
     /// The authority of the mesh, which is a root: certificate and key in PEM. A controller has
@@ -232,22 +279,7 @@ impl Mesh {
         });
         let pod = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
         self.create("pods", &pod)?;
-        let path = format!("{}/{name}", self.list("pods"));
-        let binding = json!({
-            "metadata": {"name": name},
-            "target": {"kind": "Node", "name": self.namespace},
-        });
-        self.call(Method::POST, &format!("{path}/binding"), Some(&binding))?;
-        let mut pod = self.call(Method::GET, &path, None)?;
-        let is_true = |kind: &str| json!({"type": kind, "status": "True"});
-        let address = network.address();
-        pod["status"] = json!({
-            "phase": "Running",
-            "podIP": address,
-            "podIPs": [{"ip": address}],
-            "conditions": [is_true("ContainersReady"), is_true("Ready")],
-        });
-        self.call(Method::PUT, &format!("{path}/status"), Some(&pod))?;
+        self.place(&format!("{}/{name}", self.list("pods")), network.address())?;
         let spec = json!({
             "audiences": ["myriad"],
             "expirationSeconds": TOKEN_SECONDS,
@@ -265,12 +297,50 @@ impl Mesh {
         })
     }
 
+    /// Says of a Pod at a path of the API that it is running and ready at this address.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub fn place(&self, path: &str, address: Ipv4Addr) -> anyhow::Result<()> {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let binding = json!({
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": self.namespace},
+        });
+        self.call(Method::POST, &format!("{path}/binding"), Some(&binding))?;
+        let mut pod = self.call(Method::GET, path, None)?;
+        let is_true = |kind: &str| json!({"type": kind, "status": "True"});
+        pod["status"] = json!({
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [is_true("ContainersReady"), is_true("Ready")],
+        });
+        self.call(Method::PUT, &format!("{path}/status"), Some(&pod))?;
+        Ok(())
+    }
+
     /// Starts the sidecar of a Pod, which has never run before; its log goes to a file.
     ///
     /// # Errors
     /// The errors of the system.
     pub fn sidecar(
         &self,
+        pod: &Pod,
+        workers: usize,
+        arguments: &[String],
+        output: Stdio,
+    ) -> anyhow::Result<Process> {
+        self.sidecar_of(SYNC, pod, workers, arguments, output)
+    }
+
+    /// The same, of the controller that is followed at this address.
+    ///
+    /// # Errors
+    /// The errors of the system.
+    pub fn sidecar_of(
+        &self,
+        sync: SocketAddr,
         pod: &Pod,
         workers: usize,
         arguments: &[String],
@@ -284,7 +354,7 @@ impl Mesh {
         command.args(words).arg(process::program()?);
         command.args(["proxy", "--mesh", "--capture-outbound=127.0.0.1:15001"]);
         command.arg("--capture-inbound=0.0.0.0:15006");
-        command.arg(format!("--controller={SYNC}"));
+        command.arg(format!("--controller={sync}"));
         command.arg(format!("--ca-file={}", self.file("ca.crt").display()));
         let token = self.file(&format!("{name}.token"));
         command.arg(format!("--token-file={}", token.display()));

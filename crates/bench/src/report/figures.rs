@@ -1,6 +1,7 @@
 //! The plots, tables and notes of each experiment, out of the objects that its commands printed.
 
 mod columns;
+mod latency;
 mod lines;
 
 use serde_json::Value;
@@ -18,19 +19,13 @@ pub(super) struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Requests per second of the published mesh.
-const MESH_RPS: f64 = 70_000.0;
-
-/// The quantiles that are drawn.
-const QUANTILES: [&str; 3] = ["p50", "p90", "p99"];
-
 /// The plots of an experiment that have something to show.
 pub(super) fn plots(results: &Results) -> Vec<Plot> {
     let all = match results.id.as_str() {
         ACTIVATION => activation(results),
         GATEWAY => gateway(results),
         PEERS => peers(results),
-        LATENCY => latency(results),
+        LATENCY => latency::plots(results),
         EGRESS => egress(results),
         FLEET => fleet(results),
         SERVICES => services(results),
@@ -61,7 +56,7 @@ pub(super) fn table(results: &Results) -> Table {
 /// Sentences that say what figures mean, where there are some.
 pub(super) fn notes(results: &Results) -> Vec<String> {
     match results.id.as_str() {
-        LATENCY => mesh_notes(results),
+        LATENCY => latency::notes(results),
         SOAK => slope_notes(results),
         _ => Vec::new(),
     }
@@ -87,9 +82,13 @@ fn rows(results: &Results) -> impl Iterator<Item = (&Outcome, &Value)> {
     points.flat_map(|point| point.rows.iter().map(move |row| (point, row)))
 }
 
-/// The value at a path of names with dots between them.
+/// The value at a path of names, or of places in lists, with dots between them.
 fn at<'a>(row: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(row, |value, part| value.get(part))
+    path.split('.')
+        .try_fold(row, |value, part| match (value, part.parse::<usize>()) {
+            (Value::Array(all), Ok(place)) => all.get(place),
+            _ => value.get(part),
+        })
 }
 
 fn figure(row: &Value, path: &str) -> Option<f64> {
@@ -144,7 +143,7 @@ const SOURCES: [(&str, &str); 4] = [
 ];
 
 fn activation(results: &Results) -> Vec<Plot> {
-    let domains = || Axis::log("domains", "");
+    let domains = || Axis::log("domains that exist already", "");
     let drawn = |title: &str, y: Axis, path: &str| {
         let mut plot = plot(title, domains(), y);
         for (source, name) in SOURCES {
@@ -154,19 +153,27 @@ fn activation(results: &Results) -> Vec<Plot> {
         }
         plot
     };
-    let time = |quantile: &str| Axis::log(&format!("time to live, {quantile}"), "ms");
+    let time = || Axis::log("from its write to its first answer", "ms");
     let p99 = || Axis::even("latency of others, p99", "ms");
     vec![
-        drawn("Activation, idle, median", time("p50"), "activation_ms.p50"),
-        drawn("Activation, idle, p99", time("p99"), "activation_ms.p99"),
         drawn(
-            "Activation under half load, median",
-            time("p50"),
+            "Activation of a new domain, idle, median",
+            time(),
+            "activation_ms.p50",
+        ),
+        drawn(
+            "Activation of a new domain, idle, p99",
+            time(),
+            "activation_ms.p99",
+        ),
+        drawn(
+            "Activation of a domain, half load, median",
+            time(),
             "live_at_half.activation_ms.p50",
         ),
         drawn(
-            "Activation under half load, p99",
-            time("p99"),
+            "Activation of a domain, half load, p99",
+            time(),
             "live_at_half.activation_ms.p99",
         ),
         drawn(
@@ -244,8 +251,8 @@ fn peers(results: &Results) -> Vec<Plot> {
         other => format!("{other} {}", text(row, "variant")),
     };
     let cost = plot(
-        "Processor time of one request",
-        Axis::even("work", ""),
+        "Processor time of the proxy for one request",
+        Axis::even("protocol of the client", ""),
         Axis::even("processor time", "µs"),
     );
     let open = |title: &str, paths: [&'static str; 2]| {
@@ -269,104 +276,21 @@ fn peers(results: &Results) -> Vec<Plot> {
     ]
 }
 
-/// The rate at which connections are swept, and the connections at which everything else is.
-const SWEPT_RPS: f64 = 1_000.0;
-const SWEPT_CONNECTIONS: f64 = 16.0;
-
-fn latency(results: &Results) -> Vec<Plot> {
-    let is_jittered = |row: &Value| at(row, "jitter").and_then(Value::as_bool);
-    let is_of = |row: &Value, path: &str, value: f64| {
-        figure(row, path).is_none_or(|found| (found - value).abs() < 0.5)
-    };
-    let mut plots = Vec::new();
-    for (jitter, how) in [(false, "evenly spaced"), (true, "with jitter")] {
-        let all = || {
-            rows(results).map(|(_, row)| row).filter(move |row| {
-                let is_meant = text(row, "variant") == "metrics" && is_of(row, "rps", SWEPT_RPS);
-                is_meant && is_jittered(row) == Some(jitter)
-            })
-        };
-        for quantile in QUANTILES {
-            let title = format!("Latency, {quantile}, 1,000 requests per second {how}");
-            let x = Axis::log("connections", "");
-            plots.push(three_ways(&title, x, quantile, "connections", all()));
-        }
-    }
-    let at_rest = || {
-        rows(results).map(|(_, row)| row).filter(move |row| {
-            is_of(row, "connections", SWEPT_CONNECTIONS) && is_jittered(row) == Some(false)
-        })
-    };
-    let rates = at_rest().filter(|row| text(row, "variant") == "metrics");
-    let x = Axis::log("requests", "1/s");
-    plots.push(three_ways(
-        "Latency, p99, against the rate",
-        x,
-        "p99",
-        "rps",
-        rates,
-    ));
-    let records = plot(
-        "Processor time of a pair, by what is recorded",
-        Axis::even("records", ""),
-        Axis::even("processor time", "ms for 1,000 requests"),
-    );
-    let variant = |row: &Value| text(row, "variant").to_owned();
-    let pair = [
-        ("Myriad", "cpu_ms_per_1000"),
-        ("Envoy", "peer_cpu_ms_per_1000"),
-    ];
-    let of_records = at_rest().filter(|row| is_of(row, "rps", SWEPT_RPS));
-    plots.push(bars(records, of_records, variant, &pair));
-    plots
-}
-
-/// A quantile of latency without proxies, with Myriad and with Envoy.
-fn three_ways<'a>(
-    title: &str,
-    x: Axis,
-    quantile: &str,
-    path: &str,
-    rows: impl Iterator<Item = &'a Value>,
-) -> Plot {
-    let base = format!("baseline_{quantile}_ms");
-    let ways = [
-        ("direct", None),
-        ("Myriad", Some("")),
-        ("Envoy", Some("peer_")),
-    ];
-    let mut plot = plot(title, x, Axis::even(&format!("latency, {quantile}"), "ms"));
-    let rows: Vec<&Value> = rows.collect();
-    for (name, prefix) in ways {
-        let added = prefix.map(|prefix| format!("{prefix}added_{quantile}_ms"));
-        let points = rows.iter().filter_map(|row| {
-            let more = match &added {
-                Some(added) => figure(row, added)?,
-                None => 0.0,
-            };
-            Some((figure(row, path)?, figure(row, &base)? + more))
-        });
-        plot.series.extend(lines::series(name, points));
-    }
-    plot
-}
-
 fn egress(results: &Results) -> Vec<Plot> {
     let drawn = |title: &str, y: Axis, path: &str| {
         let mut plot = plot(title, Axis::even("clients", ""), y);
-        for case in 1..=5 {
-            let of_case = rows(results).map(|(_, row)| row);
-            let of_case = of_case.filter(|row| figure(row, "case") == Some(f64::from(case)));
-            let name = [
-                "around",
-                "sidecar",
-                "gateway",
-                "gateway, mutual TLS",
-                "wildcard",
-            ];
-            let name = name.get(case as usize - 1).unwrap_or(&"");
-            let name = format!("{case} {name}");
-            plot.series.extend(line(&name, of_case, "clients", path));
+        for (way, name) in [
+            ("1", "around"),
+            ("2", "sidecar"),
+            ("3", "gateway"),
+            ("4", "gateway, mutual TLS"),
+            ("5", "wildcard"),
+            ("5m", "wildcard, mutual TLS"),
+        ] {
+            let of_way = rows(results).map(|(_, row)| row);
+            let of_way = of_way.filter(|row| text(row, "way") == way);
+            let name = format!("{way} {name}");
+            plot.series.extend(line(&name, of_way, "clients", path));
         }
         plot
     };
@@ -382,46 +306,97 @@ fn egress(results: &Results) -> Vec<Plot> {
 }
 
 fn fleet(results: &Results) -> Vec<Plot> {
-    let group = |row: &Value| {
-        let of = |path: &str| figure(row, path).map(number);
-        match of("sidecars") {
-            Some(count) => format!("{count} sidecars"),
-            None => format!("{} gateways", of("proxies").unwrap_or_default()),
-        }
-    };
     let series = [
         ("median", "changes.last_proxy_ms.p50"),
         ("p99", "changes.last_proxy_ms.p99"),
         ("median, sidecars told", "endpoint_changes.in_step_ms.p50"),
         ("p99, sidecars told", "endpoint_changes.in_step_ms.p99"),
     ];
-    let time = plot(
-        "Time until the last proxy has an endpoint",
-        Axis::even("fleet", ""),
+    let all = || rows(results).map(|(_, row)| row);
+    let drawn = |title: &str, y: Axis| {
+        let x = "fleet (sessions + processes), controllers";
+        plot(title, Axis::even(x, ""), y)
+    };
+    let time = drawn(
+        "Time until the last one has an endpoint",
         Axis::even("time", "ms"),
     );
-    let memory = plot(
-        "Memory of the controller",
-        Axis::even("fleet", ""),
+    let memory = drawn("Memory of each controller", Axis::even("memory", "MiB"));
+    let cost = drawn(
+        "Processor time of each controller for a change",
+        Axis::even("processor time", "ms"),
+    );
+    let bytes = drawn(
+        "Bytes of each controller for a change",
+        Axis::even("to its sessions", "B"),
+    );
+    let whole = drawn(
+        "Memory of a sidecar that is a process",
         Axis::even("memory", "MiB"),
     );
-    let all = || rows(results).map(|(_, row)| row);
+    let is_whole = |row: &&Value| figure(row, "whole_sidecars.rss_mib").is_some();
+    let of_whole = [("whole sidecar", "whole_sidecars.rss_mib")];
     vec![
-        bars(time, all(), group, &series),
-        bars(memory, all(), group, &[("controller", "rss_mib")]),
+        bars(time, all(), fleet_name, &series),
+        bars(
+            memory,
+            all(),
+            fleet_name,
+            &[
+                ("leader", "by_controller.0.rss_mib"),
+                ("second", "by_controller.1.rss_mib"),
+                ("third", "by_controller.2.rss_mib"),
+            ],
+        ),
+        bars(
+            cost,
+            all(),
+            fleet_name,
+            &[
+                ("leader", "by_controller.0.cpu_ms_per_change"),
+                ("second", "by_controller.1.cpu_ms_per_change"),
+                ("third", "by_controller.2.cpu_ms_per_change"),
+            ],
+        ),
+        bars(
+            bytes,
+            all(),
+            fleet_name,
+            &[
+                ("leader", "by_controller.0.bytes_per_change"),
+                ("second", "by_controller.1.bytes_per_change"),
+                ("third", "by_controller.2.bytes_per_change"),
+            ],
+        ),
+        bars(whole, all().filter(is_whole), fleet_name, &of_whole),
     ]
 }
 
+/// A fleet, with its whole sidecars apart, and the number of its controllers.
+fn fleet_name(row: &Value) -> String {
+    let controllers = figure(row, "controllers").unwrap_or(1.0);
+    let followers = match (figure(row, "sidecars"), figure(row, "processes")) {
+        (Some(all), Some(whole)) if whole > 0.0 => {
+            format!("{} + {} sidecars", number(all - whole), number(whole))
+        }
+        (Some(all), _) => format!("{} sidecars", number(all)),
+        (None, _) => {
+            let proxies = figure(row, "proxies").map(number);
+            format!("{} gateways", proxies.unwrap_or_default())
+        }
+    };
+    format!("{followers}, {}", number(controllers))
+}
+
 fn services(results: &Results) -> Vec<Plot> {
-    let all = rows(results).map(|(_, row)| row);
     let group = |row: &Value| text(row, "service").to_owned();
-    let plot = plot(
-        "Latency as each service's clients see it",
-        Axis::even("service", ""),
-        Axis::even("latency", "ms"),
-    );
     let series = [("p50", "p50_ms"), ("p90", "p90_ms"), ("p99", "p99_ms")];
-    vec![bars(plot, all, group, &series)]
+    let plots = results.points.iter().map(|point| {
+        let title = format!("Latency of each service, {}", point.name);
+        let (x, y) = (Axis::even("service", ""), Axis::even("latency", "ms"));
+        bars(plot(&title, x, y), point.rows.iter(), group, &series)
+    });
+    plots.collect()
 }
 
 fn routes(results: &Results) -> Vec<Plot> {
@@ -451,34 +426,6 @@ fn soak(results: &Results) -> Vec<Plot> {
         plot.series.extend(lines::series("Myriad", points));
     }
     vec![plot]
-}
-
-/// The cost of a mesh in proportion to what was measured.
-fn mesh_notes(results: &Results) -> Vec<String> {
-    let sides = [
-        ("Myriad", "cpu_ms_per_1000", "rss_mib"),
-        ("Envoy", "peer_cpu_ms_per_1000", "peer_rss_mib"),
-    ];
-    let of_records = |row: &&Value| {
-        text(row, "variant") == "metrics"
-            && figure(row, "connections") == Some(SWEPT_CONNECTIONS)
-            && figure(row, "rps") == Some(SWEPT_RPS)
-    };
-    let row = rows(results).map(|(_, row)| row).find(of_records);
-    let notes = sides.into_iter().filter_map(|(name, cpu, memory)| {
-        // Milliseconds for 1,000 requests of a pair: of one sidecar it is half of that.
-        let vcpu = figure(row?, cpu)? / 2_000.0;
-        let mesh = vcpu * MESH_RPS / 1_000.0;
-        Some(format!(
-            "{name}: for 1,000 requests per second a sidecar takes {} vCPU and {} MiB. \
-             Extrapolated in proportion, and not measured: the sidecars of a mesh of {MESH_RPS} \
-             requests per second take {} vCPU.",
-            number(vcpu),
-            number(figure(row?, memory)?),
-            number(mesh)
-        ))
-    });
-    notes.collect()
 }
 
 fn slope_notes(results: &Results) -> Vec<String> {

@@ -64,13 +64,8 @@ fn activation(mode: Mode) -> Experiment {
     let counts = mode.pick("50", "100,1000,7000,20000", "100,1000,7000,20000");
     let samples = mode.pick([3, 3], [40, 20], [200, 100]);
     let words = activate(mode, "kubernetes", counts, samples);
-    points.push(Point {
-        needs_cluster: true,
-        ..Point::own(
-            format!("through the API of Kubernetes, {counts} domains"),
-            words,
-        )
-    });
+    let name = format!("through the API of Kubernetes, {counts} domains");
+    points.push(Point::in_cluster(name, words));
     Experiment {
         id: ACTIVATION,
         title: "Activation against the number of domains",
@@ -101,10 +96,8 @@ fn activation_of_envoy(mode: Mode) -> Vec<Point> {
     for &count in on_demand {
         let samples = mode.pick([5, 3], [60, 30], [500, 100]);
         let words = activate(mode, "envoy-on-demand", count, samples);
-        points.push(Point {
-            peers: Peers::Envoy,
-            ..Point::own(format!("Envoy, on demand, {count} domains"), words)
-        });
+        let point = Point::own(format!("Envoy, on demand, {count} domains"), words);
+        points.push(point.with(Peers::Envoy));
     }
     for &count in chains {
         // Each change of many domains takes seconds.
@@ -115,10 +108,8 @@ fn activation_of_envoy(mode: Mode) -> Vec<Point> {
             mode.pick(few, [60, 30], [500, 100])
         };
         let words = activate(mode, "envoy-chains", count, samples);
-        points.push(Point {
-            peers: Peers::Envoy,
-            ..Point::own(format!("Envoy, a chain per domain, {count} domains"), words)
-        });
+        let point = Point::own(format!("Envoy, a chain per domain, {count} domains"), words);
+        points.push(point.with(Peers::Envoy));
     }
     points
 }
@@ -149,10 +140,8 @@ fn gateway(mode: Mode, cores: usize) -> Experiment {
     let beside = words(&format!(
         "scale --requests istio --mode nofilters --cores {counts} {setup} --json"
     ));
-    let mut points = vec![Point {
-        peers: Peers::BesideEnvoy,
-        ..Point::own("routes and TLS, beside Envoy".to_owned(), beside)
-    }];
+    let beside = Point::own("routes and TLS, beside Envoy".to_owned(), beside);
+    let mut points = vec![beside.with(Peers::BesideEnvoy)];
     let filters: &[&str] = mode.pick(
         &["all"],
         &["onlyextauth", "all", "direct"],
@@ -186,10 +175,7 @@ fn peers(mode: Mode) -> Experiment {
         "throughput --work {works} --connections 64 {setup} --json"
     ));
     let open = words(&format!("throughput --work W5 {setup} --json"));
-    let against = |name: &str, words| Point {
-        peers: Peers::Against,
-        ..Point::own(name.to_owned(), words)
-    };
+    let against = |name: &str, words| Point::own(name.to_owned(), words).with(Peers::Against);
     Experiment {
         id: PEERS,
         title: "The cost of a request, and latency in an open loop",
@@ -207,7 +193,7 @@ fn peers(mode: Mode) -> Experiment {
 fn latency(mode: Mode) -> Experiment {
     let setup = mode.pick(
         "--services 10 --seconds 1 --rounds 1",
-        "--seconds 10 --rounds 1",
+        "--seconds 5 --rounds 1",
         "--seconds 20 --rounds 2",
     );
     let counts = mode.pick("2,16", "2,4,8,16,32,64", "2,4,8,16,32,64");
@@ -219,11 +205,16 @@ fn latency(mode: Mode) -> Experiment {
         "latency --variants none,metrics+log,metrics+trace --connections 16 --jitter false \
          {setup} --json"
     ));
-    let beside = |name: &str, words| Point {
-        peers: Peers::BesideEnvoy,
-        needs_cluster: true,
-        ..Point::own(name.to_owned(), words)
-    };
+    let protocols = mode.pick("http2,grpc", "http1,http2,grpc", "http1,http2,grpc");
+    let bytes = mode.pick("16384", "128,1024,16384,131072", "128,1024,16384,131072");
+    let moments = mode.pick(setup, "--seconds 3 --rounds 1", setup);
+    // So few that 128 KiB of each answer are no more than both cores encrypt.
+    let lengths = words(&format!(
+        "latency --variants metrics --protocols {protocols} --bytes {bytes} --connections 16 \
+         --jitter false --rps 200 {moments} --json"
+    ));
+    let beside =
+        |name: &str, words| Point::in_cluster(name.to_owned(), words).with(Peers::BesideEnvoy);
     let mut points = vec![beside("connections", sweep)];
     if mode != Mode::Quick {
         points.push(beside("what is recorded", records));
@@ -235,15 +226,18 @@ fn latency(mode: Mode) -> Experiment {
             points.push(beside(&format!("{rate} requests per second"), words));
         }
     }
+    points.push(beside("protocols and lengths of answers", lengths));
     Experiment {
         id: LATENCY,
         title: "Latency of a pair of sidecars against connections",
         question: "1,000 requests per second of 1 KiB from a client through its sidecar, mutual \
                    TLS and the server's sidecar, over 2 to 64 connections, with and without \
-                   jitter: without any proxy, with Myriad and with Envoy as both proxies.",
+                   jitter: without any proxy, with Myriad and with Envoy as both proxies. And 200 \
+                   per second over 16 connections, by HTTP/1.1, HTTP/2 and gRPC, with answers of \
+                   128 B to 128 KiB.",
         points,
         missing: &[
-            "sweeps of payload and protocol",
+            "plain TCP through the pair",
             "a sidecar in Rust: none is published as a package that a test can install",
         ],
     }
@@ -260,48 +254,57 @@ fn egress(mode: Mode) -> Experiment {
         title: "Ways out of a mesh",
         question: "Transactions of a database outside, behind TLS of its client: around the proxy \
                    (1), through the sidecar (2), through the egress gateway (3), with mutual TLS \
-                   between both (4), and to any host of a domain (5).",
-        points: vec![Point {
-            needs_cluster: true,
-            ..Point::own(
-                "all ways".to_owned(),
-                words(&format!("egress {setup} --json")),
-            )
-        }],
-        missing: &["case 5 with mutual TLS between sidecar and gateway, which leads nowhere yet"],
+                   between both (4), and to any host of a domain (5), with mutual TLS too (5m).",
+        points: vec![Point::in_cluster(
+            "all ways".to_owned(),
+            words(&format!("egress {setup} --json")),
+        )],
+        missing: &[],
     }
 }
 
 fn fleet(mode: Mode) -> Experiment {
     let proxies = mode.pick(
-        "--proxies 30 --services 20 --changes 5 --downtime-seconds 1",
-        "--proxies 1000 --services 500 --changes 50",
-        "--proxies 2000 --services 1000 --reconnect",
+        "--proxies 30 --services 20 --changes 5 --downtime-seconds 1 --idle-seconds 2",
+        "--proxies 500 --services 300 --changes 30 --downtime-seconds 1 --idle-seconds 5",
+        "--proxies 2000 --services 1000",
     );
     let mesh = mode.pick(
         None,
-        Some("--services 500 --sidecars 1000 --namespaces 50 --seconds 20"),
-        Some("--services 1000 --sidecars 2000 --namespaces 50 --seconds 60"),
+        Some("--services 500 --sidecars 500 --namespaces 50 --seconds 10 --processes 4"),
+        Some("--services 1000 --sidecars 2000 --namespaces 50 --seconds 60 --processes 8"),
     );
-    let fleet = |name: &str, text: String| Point {
-        needs_cluster: true,
-        ..Point::own(name.to_owned(), words(&text))
-    };
-    let mut points = vec![fleet("gateways", format!("fleet {proxies} --json"))];
-    if let Some(mesh) = mesh {
-        points.push(fleet("sidecars", format!("fleet --mesh {mesh} --json")));
+    let controllers: &[u64] = mode.pick(&[1, 2], &[1, 2, 3], &[1, 2, 3]);
+    let mut points = Vec::new();
+    for (followers, setup) in [("gateways", Some(proxies)), ("sidecars", mesh)] {
+        let Some(setup) = setup else { continue };
+        for &count in controllers {
+            let kind = if followers == "sidecars" {
+                "--mesh "
+            } else {
+                ""
+            };
+            let more = match (mode, followers, count) {
+                (Mode::Published, "gateways", 1) => " --reconnect",
+                _ => "",
+            };
+            let words = words(&format!(
+                "fleet {kind}{setup} --controllers {count}{more} --json"
+            ));
+            let name = format!("{followers}, controllers: {count}");
+            points.push(Point::in_cluster(name, words));
+        }
     }
     Experiment {
         id: FLEET,
         title: "The control plane",
-        question: "One controller for many proxies and sidecars (sessions of the real client in \
-                   one process): processor time, memory, bytes and the time until the last one \
-                   has an endpoint that changed, and a restart.",
+        question: "One to three controllers, of which one leads and all serve, for many proxies \
+                   and sidecars (sessions of the real client in one process, and a few sidecars \
+                   that are whole processes): processor time, memory and bytes of each \
+                   controller, the time until the last one has an endpoint that changed, and a \
+                   restart. Each session is told each change once, or the point fails.",
         points,
-        missing: &[
-            "two and three controllers",
-            "sidecars that are whole processes among the sessions",
-        ],
+        missing: &[],
     }
 }
 
@@ -311,22 +314,26 @@ fn services(mode: Mode) -> Experiment {
         "--rps 200 --seconds 20",
         "--rps 200 --seconds 60",
     );
-    let topology = mode.pick("chain-3", "tree-13", "tree-13");
+    let topologies = mode.pick(
+        ["chain-3", "flights"],
+        ["tree-13", "flights"],
+        ["tree-13", "flights"],
+    );
+    let points = topologies.map(|topology| {
+        let words = words(&format!(
+            "mesh --topology examples/mesh/{topology}.yaml {setup} --json"
+        ));
+        Point::in_cluster(topology.to_owned(), words)
+    });
     Experiment {
         id: SERVICES,
         title: "A graph of services",
         question: "Services that call each other, each a process with its sidecar, under one \
-                   controller.",
-        points: vec![Point {
-            needs_cluster: true,
-            ..Point::own(
-                topology.to_owned(),
-                words(&format!(
-                    "mesh --topology examples/mesh/{topology}.yaml {setup} --json"
-                )),
-            )
-        }],
-        missing: &["a shop with a real database"],
+                   controller; and a shop of six, three of which ask a PostgreSQL server behind a \
+                   sidecar of its own. Requests to each service and rows that it read are exactly \
+                   those that the graph says, or the run fails.",
+        points: points.into(),
+        missing: &[],
     }
 }
 
@@ -342,12 +349,9 @@ fn routes(mode: Mode) -> Experiment {
         "--seconds 20",
         "--seconds 60",
     );
-    let scenario = |name: &str, scenario: &str| Point {
-        needs_cluster: true,
-        ..Point::own(
-            name.to_owned(),
-            words(&format!("gateway-api {scenario} --json")),
-        )
+    let scenario = |name: &str, scenario: &str| {
+        let words = words(&format!("gateway-api {scenario} --json"));
+        Point::in_cluster(name.to_owned(), words)
     };
     Experiment {
         id: ROUTES,
@@ -391,6 +395,19 @@ impl Point {
             peers: Peers::None,
             needs_cluster: false,
         }
+    }
+
+    /// The same in a cluster.
+    fn in_cluster(name: String, words: Vec<String>) -> Point {
+        Point {
+            needs_cluster: true,
+            ..Point::own(name, words)
+        }
+    }
+
+    /// The same with peers.
+    fn with(self, peers: Peers) -> Point {
+        Point { peers, ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::plan::{ACTIVATION, EGRESS, GATEWAY, LATENCY, PEERS, SOAK};
+use super::plan::{ACTIVATION, EGRESS, FLEET, GATEWAY, LATENCY, PEERS, SERVICES, SOAK};
 use super::point::{Gap, Peers, Point};
 use super::*;
 use crate::plot::tests::elements;
@@ -74,7 +74,7 @@ fn all() -> Vec<Results> {
         ),
         results(
             EGRESS,
-            vec![json!({"case": 3, "clients": 5, "tps": 900.0, "p90_ms": 2.0})],
+            vec![json!({"case": 5, "way": "5m", "clients": 5, "tps": 900.0, "p90_ms": 2.0})],
         ),
         results(
             SOAK,
@@ -123,7 +123,7 @@ fn series_are_told_apart_by_who_was_measured() {
             .unwrap();
         plot.series
     };
-    let activation = names(ACTIVATION, "Activation, idle, median");
+    let activation = names(ACTIVATION, "Activation of a new domain, idle, median");
     assert_eq!(activation.len(), 2);
     assert_eq!(activation[0].points, [(100.0, 1.2), (1_000.0, 1.3)]);
     let costs = names(PEERS, "Processor time");
@@ -137,13 +137,191 @@ fn series_are_told_apart_by_who_was_measured() {
     );
     let latency = names(LATENCY, "Latency, p50, 1,000 requests per second evenly");
     let named: Vec<_> = latency.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(named, ["direct", "Myriad", "Envoy"]);
-    assert!((latency[1].points[0].1 - 0.5).abs() < 1e-9);
+    let expected = [
+        "Myriad as both sidecars",
+        "Envoy as both sidecars",
+        "no proxy",
+    ];
+    assert_eq!(named, expected);
+    assert!((latency[0].points[0].1 - 0.5).abs() < 1e-9);
     // A peer without a figure has no line, and is not at zero.
     assert_eq!(
         names(LATENCY, "Latency, p99, 1,000 requests per second evenly").len(),
         2
     );
+}
+
+#[test]
+fn lengths_of_answers_are_drawn_by_protocol_and_stay_out_of_the_other_sweeps() {
+    let row = |protocol: &str, bytes: u64, rps: f64| {
+        json!({
+            "variant": "metrics", "protocol": protocol, "bytes": bytes, "connections": 16,
+            "jitter": false, "rps": rps, "baseline_p50_ms": 0.1, "baseline_p90_ms": 0.2,
+            "baseline_p99_ms": 0.3, "added_p50_ms": 0.4, "added_p90_ms": 0.5,
+            "added_p99_ms": 0.6, "cpu_ms_per_1000": 100.0,
+        })
+    };
+    let rows = vec![
+        row("http1", 1_024, 1_000.0),
+        row("http1", 1_024, 200.0),
+        row("http1", 131_072, 200.0),
+        row("grpc", 128, 200.0),
+    ];
+    let plots = figures::plots(&results(LATENCY, rows));
+    let points = |title: &str| {
+        let plot = plots.iter().find(|plot| plot.title.contains(title));
+        let series = plot.map(|plot| plot.series.iter().map(|it| it.points.len()));
+        series.map(Iterator::collect::<Vec<_>>)
+    };
+    assert_eq!(
+        points("p90, by the length of answers, HTTP/1.1"),
+        Some(vec![2, 2])
+    );
+    assert_eq!(
+        points("p90, by the length of answers, gRPC"),
+        Some(vec![1, 1])
+    );
+    assert_eq!(points("p90, by the length of answers, HTTP/2"), None);
+    assert_eq!(
+        points("p90, 1,000 requests per second evenly"),
+        Some(vec![1, 1])
+    );
+    assert_eq!(points("against the rate"), Some(vec![2, 2]));
+    assert_eq!(points("by protocol"), Some(vec![1]));
+    assert_eq!(points("by what is recorded"), Some(vec![1]));
+    // The third plot is one that others show by its number.
+    assert!(
+        plots[2]
+            .title
+            .starts_with("Latency, p99, 1,000 requests per second evenly")
+    );
+}
+
+#[test]
+fn each_graph_of_services_has_a_plot_of_its_own() {
+    let row = |service: &str, p50: f64| json!({"service": service, "p50_ms": p50, "rows": 3});
+    let mut services = results(SERVICES, vec![row("front", 1.0), row("all", 2.0)]);
+    let other = outcome("flights", vec![row("all", 5.0)]);
+    services.points.push(other);
+    let plots = figures::plots(&services);
+    let [first, second] = &plots[..] else {
+        panic!("{} plots", plots.len());
+    };
+    assert_eq!(first.groups, ["front", "all"]);
+    assert_eq!(second.title, "Latency of each service, flights");
+    assert_eq!(second.groups, ["all"]);
+}
+
+#[test]
+fn fleets_are_drawn_by_controller_with_whole_sidecars_apart() {
+    let share = |rss_mib: f64| json!({"sessions": 10, "rss_mib": rss_mib, "leads": false});
+    let rows = vec![
+        json!({"proxies": 30, "controllers": 1, "by_controller": [share(20.0)]}),
+        json!({
+            "sidecars": 500, "processes": 4, "controllers": 2,
+            "by_controller": [share(30.0), share(25.0)], "whole_sidecars": {"rss_mib": 10.0},
+        }),
+    ];
+    let results = results(FLEET, rows);
+    let plots = figures::plots(&results);
+    let titled = |title: &str| plots.iter().find(|plot| plot.title.starts_with(title));
+    let memory = titled("Memory of each controller").unwrap();
+    assert_eq!(memory.groups, ["30 gateways, 1", "496 + 4 sidecars, 2"]);
+    let series: Vec<_> = (memory.series.iter())
+        .map(|it| (it.name.as_str(), it.points.clone()))
+        .collect();
+    let expected = [
+        ("leader", vec![(0.0, 20.0), (1.0, 30.0)]),
+        ("second", vec![(1.0, 25.0)]),
+    ];
+    assert_eq!(series, expected);
+    let whole = titled("Memory of a sidecar that is a process").unwrap();
+    assert_eq!(whole.groups, ["496 + 4 sidecars, 2"]);
+    let heads = figures::table(&results).heads;
+    assert!(
+        heads.iter().any(|head| head == "second: sessions"),
+        "{heads:?}"
+    );
+    assert!(
+        heads.iter().all(|head| head != "third: sessions"),
+        "{heads:?}"
+    );
+}
+
+#[test]
+fn every_form_has_several_controllers_and_the_longer_ones_whole_sidecars() {
+    for mode in [Mode::Quick, Mode::Usual, Mode::Published] {
+        let all = plan::all(mode, 2);
+        let fleet = all.iter().find(|it| it.id == FLEET).unwrap();
+        let commands: Vec<_> = fleet.points.iter().map(|it| it.words.join(" ")).collect();
+        let has = |text: &str| commands.iter().any(|it| it.contains(text));
+        assert!(
+            has("--controllers 1") && has("--controllers 2"),
+            "{commands:?}"
+        );
+        let is_long = mode != Mode::Quick;
+        assert_eq!(has("--controllers 3"), is_long);
+        assert_eq!(has("--mesh") && has("--processes"), is_long);
+        assert!(fleet.points.iter().all(|it| it.needs_cluster));
+    }
+}
+
+#[test]
+fn plots_that_are_shown_by_their_number_can_be_read_alone() {
+    let mut all = all();
+    let activation = vec![
+        activated("inbox", 1_000, 1.2),
+        activated("inbox", 1_000_000, 1.3),
+        activated("envoy-on-demand", 1_000, 2.0),
+        activated("envoy-chains", 1_000, 300.0),
+    ];
+    all.insert(0, results(ACTIVATION, activation));
+    // `activation-1.svg`, `peers-1.svg` and `latency-3.svg` beside the page.
+    let shown = [
+        (
+            ACTIVATION,
+            0,
+            "Activation of a new domain",
+            "domains that exist already",
+            ", ms",
+            3,
+        ),
+        (
+            PEERS,
+            0,
+            "Processor time of the proxy",
+            "protocol of the client",
+            ", µs",
+            3,
+        ),
+        (
+            LATENCY,
+            2,
+            "Latency, p99, 1,000 requests",
+            "connections",
+            ", ms",
+            2,
+        ),
+    ];
+    for (id, number, title, x, unit, series) in shown {
+        let results = all.iter().find(|it| it.id == id).unwrap();
+        let plot = &figures::plots(results)[number];
+        let svg = plot.svg();
+        assert!(plot.title.starts_with(title), "{}", plot.title);
+        assert!(plot.title.len() <= 57, "it is wider than the plot");
+        assert_eq!(plot.x.caption(), x);
+        assert!(plot.y.caption().ends_with(unit), "{}", plot.y.caption());
+        assert_eq!(plot.series.len(), series, "{id}");
+        for name in plot.series.iter().map(|it| &it.name) {
+            assert!(
+                svg.contains(&format!(">{name}</text>")),
+                "{name} in the legend"
+            );
+        }
+        assert!(svg.contains("prefers-color-scheme:dark") && svg.contains("class=\"paper\""));
+        let is_log = plot.x.is_log && plot.y.is_log;
+        assert_eq!(is_log, id == ACTIVATION);
+    }
 }
 
 #[test]

@@ -156,6 +156,17 @@ impl Walk {
         }
     }
 
+    /// Has the policy of an example name the identity of somebody else.
+    async fn name_another(&self, example: &str) {
+        let path = repository("examples/egress")
+            .join(example)
+            .join("mongo.yaml");
+        let example = std::fs::read_to_string(path).expect("the example");
+        assert!(example.contains("/sa/client"));
+        let others = example.replace("/sa/client", "/sa/other");
+        self.scene.cluster.apply(&others).await;
+    }
+
     /// The name and the address of a Pod, once it has one.
     async fn pod(&self, (namespace, name): Place) -> (String, IpAddr) {
         let form =
@@ -216,6 +227,7 @@ async fn each_way_out_takes_the_hops_that_the_document_says() {
     through_the_gateway(&walk).await;
     with_mutual_tls(&walk).await;
     to_any_host(&walk).await;
+    to_any_host_with_mutual_tls(&walk).await;
     with_tls_of_the_mesh(&walk).await;
     walk.end().await;
 }
@@ -265,11 +277,7 @@ async fn with_mutual_tls(walk: &Walk) {
     assert_eq!(walk.count(GATEWAY, failed).await, before + 2);
 
     // And so is an identity that the policy does not name.
-    let example = repository("examples/egress/4-gateway-mutual-tls/mongo.yaml");
-    let example = std::fs::read_to_string(example).expect("the example");
-    assert!(example.contains("/sa/client"));
-    let others = example.replace("/sa/client", "/sa/other");
-    cluster.apply(&others).await;
+    walk.name_another("4-gateway-mutual-tls").await;
     walk.is_refused("mongo.example.com").await;
     walk.leave("4 ").await;
 }
@@ -294,6 +302,29 @@ async fn to_any_host(walk: &Walk) {
     let answer = walk.scene.cluster.curl(url, &resolve).ask().await;
     assert!(answer.error.contains("unrecognized name"), "{answer:?}");
     walk.leave("5 ").await;
+}
+
+async fn to_any_host_with_mutual_tls(walk: &Walk) {
+    let before = walk.count(GATEWAY, ENDED).await;
+    walk.reach("5m ", GATEWAY, |it| it.name == "reports.example.com")
+        .await;
+    assert!(walk.count(GATEWAY, ENDED).await > before);
+    let refused = "myriad_dns_addresses_refused_total";
+    let before = walk.count(GATEWAY, refused).await;
+    walk.is_refused(INSIDE.0).await;
+    assert!(walk.count(GATEWAY, refused).await > before);
+    walk.is_refused("mongo.elsewhere.test").await;
+
+    // Whoever shows no identity is closed, whatever name it says.
+    let gateway = walk.address(GATEWAY).await;
+    let resolve = [format!("reports.example.com:8443:{gateway}")];
+    let cluster = &walk.scene.cluster;
+    let foreign = cluster.curl("https://reports.example.com:8443/", &resolve);
+    let answer = foreign.args(&["--insecure"]).ask().await;
+    assert_eq!(answer.status, 0, "{answer:?}");
+    walk.name_another("5-wildcard-mutual-tls").await;
+    walk.is_refused("reports.example.com").await;
+    walk.leave("5m ").await;
 }
 
 async fn with_tls_of_the_mesh(walk: &Walk) {

@@ -15,7 +15,7 @@ const TOKEN: &str = "t0ken-t0ken-t0ken-t0ken";
 const HOSTILE: &str = "\"'><script>document.title='owned'</script><img src=http://192.0.2.1/x>";
 
 /// The pages, and the names of their pictures.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 12] = [
     ("/console", "overview"),
     ("/console/domains", "domains"),
     ("/console/domains?name=.test&end=end", "search"),
@@ -23,6 +23,8 @@ const PAGES: [(&str, &str); 10] = [
     ("/console/findings", "findings"),
     ("/console/changes", "changes"),
     ("/console/traces", "traces"),
+    ("/console/plots", "plots"),
+    ("/console/plots?of=traffic", "plots-traffic"),
     ("/console/mesh", "mesh"),
     ("/console/fleet", "fleet"),
     ("/console/memory", "memory"),
@@ -194,7 +196,7 @@ async fn a_page_is_used_by_keys_alone() {
         name: "console-keys",
         width: 1280,
         is_dark: false,
-        presses: 13,
+        presses: 14,
     };
     let seen = browser.look(&look).await;
     let focused = seen["focused"].as_array().expect("what had the focus");

@@ -66,6 +66,16 @@ impl ConnectionLine {
         is_told
     }
 
+    /// Tells so many requests, the first of all, as far as there are any.
+    pub fn tell_many(&self, count: u32) {
+        // One by one, so that the line is free in between for whoever is woken.
+        for _ in 0..count {
+            if !self.tell(None) {
+                return;
+            }
+        }
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut LinePlaces) -> T) -> T {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut places);
@@ -226,6 +236,18 @@ mod tests {
         assert!(all[3].waits());
         assert!(line.tell(None));
         assert_eq!((all[3].woken(), woken(&all)), (2, 11));
+    }
+
+    #[test]
+    fn so_many_are_told_as_there_is_room_for_and_no_more_than_wait() {
+        let line = ConnectionLine::default();
+        let all: Vec<_> = (0..10).map(|_| Waiting::new(&line, 0)).collect();
+        line.tell_many(0);
+        assert_eq!(woken(&all), 0);
+        line.tell_many(3);
+        assert_eq!((woken(&all[..3]), woken(&all)), (3, 3));
+        line.tell_many(u32::MAX);
+        assert_eq!(woken(&all), 10);
     }
 
     #[test]

@@ -14,12 +14,14 @@ use crate::telemetry::standard::Book;
 #[derive(Debug, Default)]
 pub struct Usage {
     counters: [AtomicU32; 4],
+    /// See [`Usage::connections_max`].
+    connections_max: AtomicU32,
     /// The book where its traffic is counted, once there was any.
     pub book: OnceLock<Arc<Book>>,
-    /// Told whenever a connection is given back.
+    /// Told whenever a connection is given back, or more of them are borne.
     pub freed: Notify,
     /// Requests of HTTP/1, and streams, that wait for a connection: for each that is given back
-    /// one is told.
+    /// one is told, and for each more that is borne.
     pub line: ConnectionLine,
     /// Tries of late, where a budget asks for them.
     recent: OnceLock<Box<Recent>>,
@@ -59,6 +61,31 @@ impl Usage {
     /// How many there are.
     pub fn count(&self, counted: UsageKind) -> u32 {
         self.counters[counted as usize].load(Relaxed)
+    }
+
+    /// The most connections that the upstream bears at present; 0 for no bound. Requests that wait
+    /// for one may have begun before it was changed.
+    pub fn connections_max(&self) -> u32 {
+        self.connections_max.load(Relaxed)
+    }
+
+    /// Takes note of how many connections the upstream bears from now on. Of the requests that wait
+    /// for one as many are told as there is room for now, beyond what there was before.
+    pub fn bear(&self, max: u32) {
+        let before = self.connections_max.swap(max, Relaxed);
+        let more = match (before, max) {
+            // Nobody waits without a bound.
+            (0, _) => 0,
+            (_, 0) => u32::MAX,
+            _ => {
+                let room = max.saturating_sub(self.count(UsageKind::Connections));
+                max.saturating_sub(before).min(room)
+            }
+        };
+        if more > 0 {
+            self.freed.notify_waiters();
+            self.line.tell_many(more);
+        }
     }
 
     /// Counts a try for this time.
@@ -152,6 +179,16 @@ mod tests {
         usage.note_try(second, 6_020);
         assert_eq!(usage.tries(second, 6_450), 2);
         assert_eq!(usage.tries(second, 9_000), 0);
+    }
+
+    #[test]
+    fn the_bound_is_the_one_that_was_told_last() {
+        let usage = Usage::default();
+        assert_eq!(usage.connections_max(), 0);
+        for max in [3, 5, 0, 1] {
+            usage.bear(max);
+            assert_eq!(usage.connections_max(), max);
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 pub enum ClientAddress {
     /// An address, an IPv4 one never in the form of IPv6.
     Known(IpAddr),
-    /// A proxy that is trusted told something that is no address. Nothing stands in for it: the
-    /// proxy's own address is one that lists tend to allow.
+    /// A proxy that is trusted told something that is no address of anybody. Nothing stands in for
+    /// it: the proxy's own address is one that lists tend to allow.
     Unknown,
 }
 
@@ -40,8 +40,12 @@ impl ClientAddress {
 }
 
 impl From<IpAddr> for ClientAddress {
+    /// The client of an address; the unspecified one is nobody's.
     fn from(address: IpAddr) -> Self {
-        ClientAddress::Known(address.to_canonical())
+        match address.to_canonical() {
+            address if address.is_unspecified() => ClientAddress::Unknown,
+            address => ClientAddress::Known(address),
+        }
     }
 }
 
@@ -70,6 +74,9 @@ mod tests {
             (b"[2001:db8::1]:80", "2001:db8::1"),
             (b"::ffff:192.0.2.1", "192.0.2.1"),
             (b"[::ffff:192.0.2.1]:80", "192.0.2.1"),
+            (b"0.0.0.0", "unknown"),
+            (b"[::]:80", "unknown"),
+            (b"::ffff:0.0.0.0", "unknown"),
             (b"", "unknown"),
             (b"unknown", "unknown"),
             (b"_hidden", "unknown"),

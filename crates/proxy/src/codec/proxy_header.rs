@@ -20,6 +20,9 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The bytes in front of the addresses in version 2.
 const V2_FIXED_BYTES: usize = 16;
 
+/// The address of nobody.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// The kind of part that has a checksum of the header (CRC32C).
 const TYPE_CRC32C: u8 = 3;
 
@@ -52,8 +55,8 @@ impl Introductions {
 pub struct Header {
     /// How many bytes it takes.
     pub length: usize,
-    /// The addresses of the client's connection; `None` where the balancer speaks for itself, or
-    /// does not know them.
+    /// The addresses of the client's connection, or [`Ends::UNKNOWN`] where the balancer does not
+    /// tell them; `None` where it speaks for itself.
     pub ends: Option<Ends>,
 }
 
@@ -72,6 +75,17 @@ pub struct Ends {
 pub struct MalformedProxyHeader;
 
 impl Ends {
+    /// The ends of a connection of which nobody has told.
+    pub const UNKNOWN: Ends = Ends {
+        client: NOBODY,
+        server: NOBODY,
+    };
+
+    /// Whether the client is nobody whose address could be told.
+    pub fn is_unknown(&self) -> bool {
+        self.client.ip().to_canonical().is_unspecified()
+    }
+
     /// The ends of a connection whose own address nobody asked the kernel for.
     pub fn of(client: SocketAddr, port: u16) -> Self {
         let ip = match client.ip().to_canonical() {
@@ -95,8 +109,14 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, MalformedProxyHeader> {
     }
 }
 
-/// The header that tells of both ends.
+/// The header that tells of both ends, or that the client is not known.
 pub fn write(version: ProxyProtocol, ends: Ends) -> Vec<u8> {
+    if ends.is_unknown() {
+        return match version {
+            ProxyProtocol::V1 => b"PROXY UNKNOWN\r\n".to_vec(),
+            ProxyProtocol::V2 => [&SIGNATURE[..], &[0x21, 0, 0, 0]].concat(),
+        };
+    }
     let (from, to) = (ends.client.ip(), ends.server.ip());
     let (from_port, to_port) = (ends.client.port(), ends.server.port());
     let wide = |ip: IpAddr| match ip {
@@ -157,7 +177,8 @@ fn parse_v1(bytes: &[u8]) -> Result<Option<Header>, MalformedProxyHeader> {
     let length = end + 1;
     // What follows is to be ignored, whatever it is.
     if line == "UNKNOWN" || line.starts_with("UNKNOWN ") {
-        return Ok(Some(Header { length, ends: None }));
+        let ends = Some(Ends::UNKNOWN);
+        return Ok(Some(Header { length, ends }));
     }
     let mut words = line.split(' ');
     let mut word = || words.next().ok_or(MalformedProxyHeader);
@@ -218,10 +239,13 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, MalformedProxyHeader> {
     // Of streams over IPv4 and IPv6; datagrams do not come by connections.
     let (ends, parts) = match family {
         // Whatever is there is to be ignored: nothing says how much of it is addresses.
-        0x00 => (None, &[][..]),
+        0x00 => (Some(Ends::UNKNOWN), &[][..]),
         0x11 => addresses::<4>(body)?,
         0x21 => addresses::<16>(body)?,
-        0x31 => (None, body.get(216..).ok_or(MalformedProxyHeader)?),
+        0x31 => {
+            let parts = body.get(216..).ok_or(MalformedProxyHeader)?;
+            (Some(Ends::UNKNOWN), parts)
+        }
         _ if is_local => (None, &[][..]),
         _ => return Err(MalformedProxyHeader),
     };

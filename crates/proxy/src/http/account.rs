@@ -383,9 +383,7 @@ impl RequestAccount {
                 counts.add(Count::SpanDropped);
             }
         }
-        if line.find_takers(worker.local.logs_all) && !worker.local.access_log.write(line) {
-            counts.add(Count::LogDropped);
-        }
+        worker.local.log(line);
     }
 }
 

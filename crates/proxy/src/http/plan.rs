@@ -159,6 +159,13 @@ impl Forward {
         }
     }
 
+    /// The mirrors of its route and share, whichever of them get a copy of this request.
+    pub fn all_mirrors(&self) -> impl Iterator<Item = &Mirror> {
+        let of_policy = self.policy().map_or(&[][..], |policy| &*policy.mirrors);
+        let of_share = self.filters().map_or(&[][..], |filters| &*filters.mirrors);
+        of_policy.iter().chain(of_share)
+    }
+
     /// When the request is sent again; a copy is not.
     pub fn retry(&self) -> Option<&Retry> {
         let policy = self.policy().filter(|_| !self.is_copy)?;
@@ -212,8 +219,13 @@ impl Forward {
     /// who wrote it does not answer for the endpoints; the operator answers for all. A sidecar has
     /// its workload for its only client, and what the proxy asks itself is of no namespace.
     pub fn is_foreign(&self) -> bool {
+        self.is_foreign_to(&self.upstream)
+    }
+
+    /// The same of an upstream that copies of the request may go to.
+    pub fn is_foreign_to(&self, upstream: &UpstreamEntry) -> bool {
         let of_route = self.route.origin();
-        let of_upstream = self.upstream.upstream.as_ref();
+        let of_upstream = upstream.upstream.as_ref();
         let of_upstream = of_upstream.and_then(|sealed| Some(&sealed.resource()?.origin));
         let is_own = of_route.is_some_and(|origin| origin.kind == OriginKind::Settings);
         let is_mixed = self.policy().is_some_and(|policy| policy.is_foreign);

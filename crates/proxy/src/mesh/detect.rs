@@ -1,11 +1,12 @@
 //! The protocol of a connection, by its first bytes, which stay where they are.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
-
-use crate::codec::buffer::Buffer;
 
 /// The most bytes that are looked at. A request line that is longer is known by its beginning.
 pub const BYTES_MAX: usize = 1_024;
@@ -67,20 +68,19 @@ pub async fn detect(
 }
 
 async fn look(tcp: &TcpStream, known: KnownProtocols) -> io::Result<Speech> {
-    let mut room = Buffer::take();
-    room.reserve(BYTES_MAX);
     let [mut wait, wait_max] = WAITS;
     loop {
-        let spare = room.spare();
-        let length = spare.len().min(BYTES_MAX);
-        let spare = spare.get_mut(..length).unwrap_or_default();
-        let count = tcp.peek(spare).await?;
-        let bytes = spare.get(..count).unwrap_or_default();
-        if let Some(speech) = known.judge(bytes) {
+        // No memory is taken for who says nothing.
+        let judged = poll_fn(|context| {
+            let mut room = [0; BYTES_MAX];
+            let mut into = ReadBuf::new(&mut room);
+            let peeked = ready!(tcp.poll_peek(context, &mut into));
+            let bytes = into.filled();
+            let silent = bytes.is_empty().then(|| known.silent());
+            Poll::Ready(peeked.map(|_| known.judge(bytes).or(silent)))
+        });
+        if let Some(speech) = judged.await? {
             return Ok(speech);
-        }
-        if count == 0 {
-            return Ok(known.silent());
         }
         // The socket stays readable, so it cannot say that there is more.
         tokio::time::sleep(wait).await;

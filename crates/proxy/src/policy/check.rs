@@ -68,7 +68,7 @@ pub enum CheckVerdict {
 }
 
 /// The changes to a request that passes, and to its response.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckChanges {
     /// Headers taken out of the request.
     pub remove: Vec<Box<str>>,
@@ -87,11 +87,16 @@ impl CheckChanges {
         self.remove.iter().map(|name| &**name).chain(put)
     }
 
-    /// Leaves what tells an endpoint whom a request comes from as it is.
-    pub fn keep_client(&mut self) {
-        self.remove.retain(|name| !tells_of_client(name));
-        self.set.retain(|(name, _)| !tells_of_client(name));
-        self.add.retain(|(name, _)| !tells_of_client(name));
+    /// Takes those out that tell an endpoint whom a request comes from.
+    pub fn take_of_client(&mut self) -> Self {
+        let is_of_client = |(name, _): &mut OwnedHeader| tells_of_client(name);
+        let removed = self.remove.extract_if(.., |name| tells_of_client(name));
+        CheckChanges {
+            remove: removed.collect(),
+            set: self.set.extract_if(.., is_of_client).collect(),
+            add: self.add.extract_if(.., is_of_client).collect(),
+            downstream: Vec::new(),
+        }
     }
 
     /// Whether anything of the request changes.

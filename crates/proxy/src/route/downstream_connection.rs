@@ -5,16 +5,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use myriad_base::clock;
 use myriad_model::{ClientAuth, Name, TlsSettings};
 
 use super::certificate::Parsed;
 use super::shown_certificate::ShownCertificate;
+use super::stream_route::StreamRouteEntry;
 use crate::admission::room::Seat;
 use crate::admission::share::{HeldShare, Owner};
+use crate::codec::client::ClientAddress;
 use crate::codec::proxy_header::Ends;
 use crate::local::Local;
 use crate::net::deadline::Deadline;
 use crate::telemetry::access_log::AccessLogLine;
+use crate::telemetry::recording::Recording;
 use crate::telemetry::standard::Reporter;
 use crate::telemetry::workloads::WorkloadId;
 
@@ -22,9 +26,10 @@ use crate::telemetry::workloads::WorkloadId;
 pub struct DownstreamConnection {
     /// The listener that accepted it.
     pub listener: Name,
-    /// The client: the other end, or the one that it introduced.
+    /// The client: the other end, or the one that it introduced; of an unspecified address where
+    /// that did not know it.
     pub client: SocketAddr,
-    /// Its address as fields tell it, written once for all requests.
+    /// Its address as fields tell it, or `unknown`, written once for all requests.
     pub client_text: Box<str>,
     /// The introduction of the client by a balancer, where there was one.
     pub introduction: Option<Box<Introduction>>,
@@ -55,7 +60,7 @@ pub struct DownstreamConnection {
 pub struct Introduction {
     /// The balancer's own address.
     pub sender: IpAddr,
-    /// The address that the client connected to.
+    /// The address that the client connected to, as far as the balancer knew.
     pub server: SocketAddr,
 }
 
@@ -167,6 +172,27 @@ impl DownstreamConnection {
         }
     }
 
+    /// A line about what of it a stream route takes, where a recording, or else the proxy's own
+    /// setting, wants one.
+    pub fn stream_line(
+        &self,
+        local: &Local,
+        recording: Option<&Arc<Recording>>,
+        entry: &StreamRouteEntry,
+    ) -> Option<Box<AccessLogLine>> {
+        let has_logs = recording.and_then(|recording| recording.has_logs());
+        has_logs.unwrap_or(local.logs_all).then(|| {
+            let resource = entry.sealed().resource();
+            let obeyed = recording.filter(|_| has_logs.is_some());
+            Box::new(AccessLogLine {
+                time: clock::since_epoch(),
+                origin: resource.map(|resource| resource.origin.clone()),
+                recording: obeyed.map(|recording| (recording.clone(), 0)),
+                ..self.line()
+            })
+        })
+    }
+
     /// The scheme of what comes by it.
     pub fn scheme(&self) -> &'static str {
         let secured = self.secured.as_ref();
@@ -206,6 +232,12 @@ impl DownstreamConnection {
             seat.belong_to(owner.domain);
         }
         self.held.set(held).is_ok()
+    }
+
+    /// Counts it as one of another domain's from now on, and no longer as what it was.
+    pub fn pass_to(&mut self, owner: Owner, local: &Local) -> bool {
+        self.held = OnceCell::new();
+        self.belong_to(owner, local)
     }
 
     /// Whether it could be counted so now.
@@ -292,5 +324,5 @@ impl DownstreamConnection {
 }
 
 fn text_of(client: SocketAddr) -> Box<str> {
-    client.ip().to_canonical().to_string().into()
+    ClientAddress::from(client.ip()).to_string().into()
 }

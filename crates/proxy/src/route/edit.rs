@@ -12,6 +12,7 @@ use super::captured::{Aim, CapturedEntry};
 use super::certificate::{self, CertificateEntry};
 use super::challenge::{self, ChallengeEntry};
 use super::entry::{BlockArc, BlockEntry};
+use super::handed_on::CountStep;
 use super::host::HostEntry;
 use super::leaf::Leaf;
 use super::on_demand::{self, OnDemandEntry};
@@ -137,6 +138,11 @@ impl<'a> Edit<'a> {
         };
         self.tables.sections += usize::from(is_of_section(new));
         self.tables.sections -= usize::from(is_of_section(old)).min(self.tables.sections);
+        for (sealed, step) in [(new, CountStep::Up), (old, CountStep::Down)] {
+            if let Some(domain) = sealed.and_then(|sealed| sealed.domain()) {
+                self.tables.handed_on.count_domain(domain, step);
+            }
+        }
         let old_host = old.and_then(|sealed| sealed.domain()).map(|old| &old.host);
         let new_host = new.and_then(|sealed| sealed.domain()).map(|new| &new.host);
         if let (Some(host), Some(old)) = (old_host, old)
@@ -286,15 +292,11 @@ impl<'a> Edit<'a> {
             Some(Some(entry)) => Ok(Some(Arc::new(entry))),
         };
         let (old, new) = (read(old)?, read(new)?);
-        let hands_on = |entry: &Option<Arc<StreamRouteEntry>>| {
-            usize::from(
-                entry
-                    .as_ref()
-                    .is_some_and(|entry| entry.hands_handshakes_on()),
-            )
-        };
-        let handed_on = self.tables.handed_on + hands_on(&new);
-        self.tables.handed_on = handed_on.saturating_sub(hands_on(&old));
+        for (entry, step) in [(&new, CountStep::Up), (&old, CountStep::Down)] {
+            if let Some(entry) = entry {
+                self.tables.handed_on.count_stream_route(entry, step);
+            }
+        }
         for (entry, now) in [(&old, None), (&new, new.as_ref())] {
             let Some(entry) = entry else { continue };
             for key in entry.keys() {

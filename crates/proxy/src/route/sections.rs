@@ -16,11 +16,11 @@ impl Tables {
         self.sections > 0
     }
 
-    /// Whether any stream route hands handshakes on by the name in them. A client that asks for a
-    /// name which nobody has may have meant such a one, and is told nothing by TLS then: its
-    /// connection is closed.
-    pub fn hands_handshakes_on(&self) -> bool {
-        self.handed_on > 0
+    /// Whether any stream route at a listener, or at a section of it, hands handshakes on by the
+    /// name in them. A client that asks there for a name which nobody has may have meant such a
+    /// one, and is told nothing by TLS then: its connection is closed.
+    pub fn hands_handshakes_on(&self, listener: &Name) -> bool {
+        self.handed_on.is_at(listener)
     }
 
     /// The name among the listeners of routes for a lower-case host, and those routes: the most

@@ -173,7 +173,8 @@ impl StreamRouteEntry {
         }
     }
 
-    fn listeners(&self) -> &[Name] {
+    /// The listeners, or sections of them, that it is on.
+    pub(super) fn listeners(&self) -> &[Name] {
         self.stream_route().map_or(&[][..], |it| &it.listeners[..])
     }
 

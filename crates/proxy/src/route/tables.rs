@@ -19,6 +19,7 @@ use super::certificate::{self, CertificateEntry};
 use super::challenge::{self, ChallengeEntry};
 use super::claims::VerifiedClaims;
 use super::entry::RouteEntry;
+use super::handed_on::HandedOn;
 use super::host::HostEntry;
 use super::identity::IdentityEntry;
 use super::leaf::{HostTable, Hosted, Keyed, Leaf, has_listener, place};
@@ -48,8 +49,7 @@ pub struct Tables {
     pub(super) domains: HostTable<DomainEntry>,
     /// How many domains are of a section of their listeners.
     pub(super) sections: usize,
-    /// How many stream routes hand handshakes on by the name in them.
-    pub(super) handed_on: usize,
+    pub(super) handed_on: HandedOn,
     pub(super) hosts: HostTable<HostEntry>,
     pub(super) stream_routes: HostTable<HostStreamRoutes>,
     pub(super) listener_stream_routes: Tree<Leaf<ListenerStreamRoutes>>,
@@ -351,6 +351,7 @@ impl Tables {
     /// How many nodes of all tables were copied so far.
     pub fn nodes_copied(&self) -> u64 {
         self.domains.nodes_copied()
+            + self.handed_on.nodes_copied()
             + self.captured.nodes_copied()
             + self.hosts.nodes_copied()
             + self.stream_routes.nodes_copied()

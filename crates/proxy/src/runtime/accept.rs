@@ -266,8 +266,8 @@ fn serve(
             Some(OpenedConnection::Taken(_)) => {}
             // Streams that no stream route takes lead nowhere.
             Some(OpenedConnection::Lost) => worker.local.counts.add(Count::StreamFailed),
-            Some(OpenedConnection::Http2(stream)) => {
-                Box::pin(h2::serve(worker.clone(), visit, stream, None)).await;
+            Some(OpenedConnection::Http2(stream, said)) => {
+                Box::pin(h2::serve(worker.clone(), visit, stream, said)).await;
             }
             Some(OpenedConnection::Http1(stream, start)) => {
                 h1::serve(worker.clone(), visit, stream, start).await;

@@ -30,7 +30,11 @@ pub(super) async fn introduce(
         Ok(Ok(header)) => match header.ends {
             Some(ends) => {
                 visit.introduce(ends);
-                (Count::IntroductionTaken, true)
+                let count = match ends.is_unknown() {
+                    true => Count::IntroductionEmpty,
+                    false => Count::IntroductionTaken,
+                };
+                (count, true)
             }
             None => (Count::IntroductionEmpty, true),
         },

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use myriad_model::{Listener, ListenerProtocol, MutualTls};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
+use super::within::{self, Heard};
 use crate::codec::buffer::Buffer;
 use crate::http::downstream::h1::Start;
 use crate::http::worker::Worker;
@@ -44,8 +46,8 @@ pub(super) struct Kind {
 pub(super) enum OpenedConnection {
     /// HTTP/1.
     Http1(Stream, Start),
-    /// HTTP/2.
-    Http2(Stream),
+    /// HTTP/2, with the bytes that were read of it.
+    Http2(Stream, Option<Buffer>),
     /// A stream route takes it.
     Taken(Box<TakenStream>),
     /// Bytes that no stream route takes.
@@ -157,7 +159,7 @@ pub(super) fn open(
 ) -> OpenedConnection {
     // Without it what little is said at a time would wait for acknowledgements.
     let _ = tcp.set_nodelay(true);
-    pass(worker, visit, Stream::Plain(tcp))
+    pass(worker, visit, Stream::Plain(tcp), None)
 }
 
 /// Whether the first bytes of a captured connection say what it is. Where strangers alone speak
@@ -188,16 +190,22 @@ pub(super) async fn open_captured(
     let Some(question) = question else {
         return Some(open(worker, visit, tcp));
     };
-    let timeout = worker.local.limits.detection_timeout;
-    let speech = detect(&tcp, question, timeout).await.ok()?;
-    match speech {
+    let patience = worker.local.limits.detection_timeout;
+    // Whoever says nothing yet makes room for others, as one whose handshake is under way.
+    let deadline = Deadline::new();
+    visit.shake(&deadline);
+    let speech = Box::pin(detect(&tcp, question, patience));
+    let speech = deadline.unless_passed(speech).await;
+    visit.work();
+    // It had to go for another, and that is counted.
+    match speech.filter(|_| !visit.is_evicted())?.ok()? {
         Speech::Tls => secure(worker, handshaking, visit, (tcp, Buffer::none()), kind).await,
         Speech::Http1 => Some(OpenedConnection::Http1(
             Stream::Plain(tcp),
             Start::default(),
         )),
-        Speech::Http2 => Some(OpenedConnection::Http2(Stream::Plain(tcp))),
-        Speech::Bytes => Some(open(worker, visit, tcp)),
+        Speech::Http2 => Some(OpenedConnection::Http2(Stream::Plain(tcp), None)),
+        Speech::Bytes => Some(undeclared(visit, kind, open(worker, visit, tcp))),
     }
 }
 
@@ -239,15 +247,23 @@ pub(super) async fn secure(
                 visit.met = worker.local.library.meet(leaf);
             }
             let speech = kind.speech(tls.alpn());
+            let is_said = tls.alpn().is_some() || kind.protocol != ListenerProtocol::Detected;
             let sni = entry.as_ref().and_then(|_| secured.sni.clone());
             visit.secured = Some(secured);
             let client = Stream::Tls(tls);
             Some(match (entry, speech) {
+                (Some(entry), _) if within::is_asked(worker, visit, &entry) => {
+                    // Boxed, because most streams go where their own name says.
+                    return Box::pin(follow(worker, visit, client, (sni, entry))).await;
+                }
                 (Some(entry), _) => taken(client, None, sni, own, entry),
-                (None, Speech::Http2) => OpenedConnection::Http2(client),
+                (None, Speech::Http2) => OpenedConnection::Http2(client, None),
                 (None, Speech::Http1) => OpenedConnection::Http1(client, Start::default()),
+                (None, _) if is_mesh && !is_said => {
+                    return Box::pin(look_within(worker, visit, client, kind)).await;
+                }
                 // TLS of the mesh is how bytes travel, and says nothing of where to.
-                (None, _) if is_mesh => pass(worker, visit, client),
+                (None, _) if is_mesh => undeclared(visit, kind, pass(worker, visit, client, None)),
                 (None, _) => OpenedConnection::Lost,
             })
         }
@@ -256,6 +272,89 @@ pub(super) async fn secure(
         Ok(Accepted::Answered) => None,
         Err(error) => {
             count_failure(worker, visit.client, meshed, &error);
+            None
+        }
+    }
+}
+
+/// A connection within mutual TLS of the mesh whose handshake has not said what it speaks: its
+/// first bytes do, as they do in plain text.
+async fn look_within(
+    worker: &Worker,
+    visit: &DownstreamConnection,
+    mut client: Stream,
+    kind: Kind,
+) -> Option<OpenedConnection> {
+    let question = KnownProtocols {
+        may_be_tls: false,
+        expected: Expected::HttpOrBytes,
+    };
+    let mut said = Buffer::none();
+    let deadline = Deadline::new();
+    visit.shake(&deadline);
+    let looking = within::look(&mut client, visit, question, &mut said);
+    let looking = timeout(worker.local.limits.detection_timeout, looking);
+    let looked = deadline.unless_passed(Box::pin(looking)).await;
+    visit.keep(0);
+    visit.work();
+    // It had to go for another, and that is counted.
+    let speech = match looked.filter(|_| !visit.is_evicted())? {
+        Ok(speech) => speech.ok()?,
+        // The server may be the one that speaks first.
+        Err(_) => Speech::Bytes,
+    };
+    let said = (!said.is_empty()).then_some(said);
+    Some(match speech {
+        Speech::Http1 => {
+            let is_late = false;
+            OpenedConnection::Http1(client, Start { said, is_late })
+        }
+        Speech::Http2 => OpenedConnection::Http2(client, said),
+        Speech::Bytes | Speech::Tls => undeclared(visit, kind, pass(worker, visit, client, said)),
+    })
+}
+
+/// A stream whose first bytes have not said what it speaks. Where nobody has declared it, one for
+/// the workload must be no request: its fields would reach the workload as they are.
+fn undeclared(
+    visit: &DownstreamConnection,
+    kind: Kind,
+    mut opened: OpenedConnection,
+) -> OpenedConnection {
+    if let OpenedConnection::Taken(taken) = &mut opened {
+        taken.is_undeclared = visit.is_inbound && kind.protocol == ListenerProtocol::Detected;
+    }
+    opened
+}
+
+/// A stream that goes where its client's own handshake says, or else where this stream route does.
+/// It is from then on one of the connections of whoever has the name that decides.
+async fn follow(
+    worker: &Worker,
+    visit: &mut DownstreamConnection,
+    mut client: Stream,
+    (sni, entry): (Option<Box<str>>, Arc<StreamRouteEntry>),
+) -> Option<OpenedConnection> {
+    let local = &worker.local;
+    let before = entry.owner(&visit.listener);
+    let deadline = Deadline::new();
+    visit.shake(&deadline);
+    let heard = Box::pin(within::hear(worker, visit, &mut client, (sni, entry)));
+    let heard = deadline.unless_passed(heard).await;
+    visit.keep(0);
+    visit.work();
+    // It had to go for another, and that is counted.
+    match heard.filter(|_| !visit.is_evicted())? {
+        Ok(Heard { said, sni, entry }) => {
+            let owner = entry.owner(&visit.listener);
+            if owner != before && !visit.pass_to(owner, local) {
+                local.counts.add(Count::ShareConnections);
+                return None;
+            }
+            Some(taken(client, said, sni, visit.address, entry))
+        }
+        Err(error) => {
+            count_failure(worker, visit.client, Meshed::No, &error);
             None
         }
     }
@@ -295,12 +394,17 @@ fn hand_on(passed: Passed, own: Option<IpAddr>) -> OpenedConnection {
 }
 
 /// A stream that a stream route may take whatever it says.
-fn pass(worker: &Worker, visit: &DownstreamConnection, client: Stream) -> OpenedConnection {
+fn pass(
+    worker: &Worker,
+    visit: &DownstreamConnection,
+    client: Stream,
+    said: Option<Buffer>,
+) -> OpenedConnection {
     let arrival = arrival(visit);
     let entry = worker.tables.load().stream_route(arrival, None).cloned();
     let own = arrival.own;
     match entry {
-        Some(entry) => taken(client, None, None, own, entry),
+        Some(entry) => taken(client, said, None, own, entry),
         None => OpenedConnection::Lost,
     }
 }
@@ -318,6 +422,7 @@ fn taken(
         sni,
         own,
         entry,
+        is_undeclared: false,
     }))
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Ending {
     Idle,
     /// No stream route takes it any more.
     Removed,
-    /// There was no endpoint.
+    /// There was no endpoint, or it must not be handed on.
     Failed(FailureKind),
 }
 
@@ -59,18 +59,10 @@ impl StreamAccount {
         entry: &StreamRouteEntry,
     ) -> Self {
         let recording = local.recording(recording);
-        let has_logs = recording.and_then(|recording| recording.has_logs());
-        let line = has_logs.unwrap_or(local.logs_all).then(|| {
-            let resource = entry.sealed().resource();
-            let obeyed = recording.filter(|_| has_logs.is_some());
-            Box::new(AccessLogLine {
-                time: clock::since_epoch(),
-                origin: resource.map(|resource| resource.origin.clone()),
-                sni: sni.map(Into::into),
-                recording: obeyed.map(|recording| (recording.clone(), 0)),
-                ..visit.line()
-            })
-        });
+        let mut line = visit.stream_line(local, recording, entry);
+        if let Some(line) = &mut line {
+            line.sni = sni.map(Into::into);
+        }
         StreamAccount {
             started: clock::now(),
             is_counted: Recording::asked(recording.map(|it| &**it), local.counts_all).is_some(),
@@ -146,7 +138,6 @@ impl StreamAccount {
     ) {
         self.count_opened(local);
         self.note_bytes(local, bytes_received, bytes_sent);
-        let counts = &local.counts;
         let (count, flag) = match ending {
             Ending::Done => (Count::StreamEnded, None),
             Ending::Broken(FaultSide::Downstream) => (Count::StreamBroken, Some("client_gone")),
@@ -155,7 +146,7 @@ impl StreamAccount {
             Ending::Removed => (Count::StreamRemoved, Some("passage_removed")),
             Ending::Failed(kind) => (Count::StreamFailed, Some(kind.verdict().flag)),
         };
-        counts.add(count);
+        local.counts.add(count);
         if let Some(page) = self.page(local) {
             page.count_closed(labels(flag));
         }
@@ -166,9 +157,7 @@ impl StreamAccount {
         line.bytes_sent = bytes_sent;
         line.bytes_received = bytes_received;
         line.flag = flag;
-        if line.find_takers(local.logs_all) && !local.access_log.write(line) {
-            counts.add(Count::LogDropped);
-        }
+        local.log(line);
     }
 }
 

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use myriad_model::{CaptureDirection, Name, StreamRoute};
 
 use super::account::{Ending, StreamAccount};
+use super::client::ClientFlow;
 use super::tunnel;
 use crate::admission::silent::source_of;
 use crate::admission::spaces::NOBODY;
@@ -17,6 +18,7 @@ use crate::admission::tunnel::TunnelHeld;
 use crate::balance::outlier::EndpointOutcome;
 use crate::balance::{Choice, Flight};
 use crate::codec::buffer::Buffer;
+use crate::codec::request_line::RequestLineFinder;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::limits::Reached;
 use crate::local::Shared;
@@ -56,6 +58,8 @@ pub struct TakenStream {
     pub own: Option<IpAddr>,
     /// The stream route.
     pub entry: Arc<StreamRouteEntry>,
+    /// Whether nobody has declared what it speaks, and it must be no request.
+    pub is_undeclared: bool,
 }
 
 /// A connection to an endpoint, counted there for as long as it lasts.
@@ -86,6 +90,13 @@ pub async fn serve(room: StreamContext<'_>, visit: &DownstreamConnection, mut ta
         account.finish(room.local, refused, 0, 0);
         return;
     }
+    let mut request = taken.is_undeclared.then(RequestLineFinder::default);
+    if let (Some(request), Some(said)) = (&mut request, &taken.said)
+        && request.find(said.filled())
+    {
+        account.finish(room.local, Ending::Failed(FailureKind::BadProtocol), 0, 0);
+        return;
+    }
     let mut led = match lead(&room, visit, &taken, stream_route, &mut account).await {
         Ok(led) => led,
         Err(failure) => {
@@ -104,7 +115,8 @@ pub async fn serve(room: StreamContext<'_>, visit: &DownstreamConnection, mut ta
         look: Deadline::new(),
         is_leaving: false,
     };
-    let streams = (&mut taken.client, &mut *led.connection.stream);
+    let mut client = ClientFlow::new(&mut taken.client, request);
+    let streams = (&mut client, &mut *led.connection.stream);
     let idle_timeout = stream_route.idle_timeout;
     let ending = copy(watch, streams, &mut duplex, idle_timeout, &mut account).await;
     if matches!(ending, Ending::Done | Ending::Idle | Ending::Removed) {
@@ -137,7 +149,7 @@ fn is_admitted(
 
 async fn copy(
     mut watch: Watch<'_>,
-    (client, endpoint): (&mut Stream, &mut Stream),
+    (client, endpoint): (&mut ClientFlow<'_>, &mut Stream),
     duplex: &mut Duplex,
     idle_timeout: Duration,
     account: &mut StreamAccount,
@@ -157,7 +169,11 @@ async fn copy(
         loop {
             let polled = duplex.poll(context, client, endpoint, held.room());
             if let Poll::Ready(ended) = polled {
-                return Poll::Ready(ended.map_or_else(Ending::Broken, |()| Ending::Done));
+                return Poll::Ready(match ended {
+                    Ok(()) => Ending::Done,
+                    Err(_) if client.is_request() => Ending::Failed(FailureKind::BadProtocol),
+                    Err(side) => Ending::Broken(side),
+                });
             }
             let has_moved = duplex.take_moved();
             if has_moved && !idle_timeout.is_zero() {

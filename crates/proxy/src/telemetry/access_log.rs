@@ -14,6 +14,7 @@ use std::time::Duration;
 use myriad_model::{AccessLog, FormatPart, LogFormat, LogSink};
 use tokio::sync::oneshot;
 
+use super::escape::is_escaped;
 use super::queue::{QueueRoom, QueuedBytes};
 
 pub use line::{AccessLogLine, DATAGRAMS, STREAM, SharedRecording, hex};
@@ -240,8 +241,8 @@ fn push_part(part: &FormatPart, line: &AccessLogLine, out: &mut String) {
                 end -= 1;
             }
             let known = known.get(..end).unwrap_or_default();
-            // What clients send ends no line.
-            let is_plain = !known.contains(|letter: char| letter.is_control());
+            // What clients send ends no line, and shows none in another order.
+            let is_plain = !known.contains(is_escaped);
             match is_plain {
                 true => out.push_str(known),
                 false => out.extend(known.escape_default()),
@@ -316,7 +317,7 @@ fn push_text(out: &mut String, name: &str, text: &str) {
     push_quoted(out, text);
 }
 
-/// A text with its quotes, escaped by RFC 8259.
+/// A text with its quotes, escaped by RFC 8259, as is what would show it in another order.
 fn push_quoted(out: &mut String, text: &str) {
     use std::fmt::Write as _;
     out.push('"');
@@ -324,8 +325,9 @@ fn push_quoted(out: &mut String, text: &str) {
         match letter {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            control if control.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            // Each of them has four digits.
+            escaped if is_escaped(escaped) => {
+                let _ = write!(out, "\\u{:04x}", u32::from(escaped));
             }
             other => out.push(other),
         }
@@ -344,7 +346,7 @@ mod tests {
     use myriad_model::{AccessLog, Attribute, FormatPart, LogFormat, LogSink, Telemetry};
 
     use super::super::recording::Recording;
-    use super::{AccessLogLine, AccessLogWriter, GATHERING, format_own};
+    use super::{AccessLogLine, AccessLogWriter, GATHERING, LineFormatter, format_own, is_escaped};
 
     /// Counts how often it is written to, and what.
     #[derive(Clone, Default)]
@@ -459,6 +461,36 @@ mod tests {
         let taken = (0..100).filter(|_| access_log.write(line())).count();
         // Beside those that wait, the writer has as many as its 64 KiB hold once they are cut.
         assert!((30..=80).contains(&taken), "{taken} lines");
+    }
+
+    /// Marks of direction were written as they came, and show a line in another order.
+    #[test]
+    fn no_line_shows_itself_in_another_order() {
+        let line = AccessLogLine {
+            method: "GET".into(),
+            protocol: "HTTP/1.1",
+            target: "/a\u{202e}b\u{2066}\u{200f}\u{9b}2K\u{2028}\u{e4}".into(),
+            ..AccessLogLine::new("https".into(), ([192, 0, 2, 1], 1).into())
+        };
+        let mut text = String::new();
+        format_own(&line, &mut text);
+        let escaped = "\"path\":\"/a\\u202eb\\u2066\\u200f\\u009b2K\\u2028\u{e4}\"";
+        assert!(text.contains(escaped), "{text}");
+        let part = |attribute| FormatPart::Value {
+            attribute,
+            bytes_max: 0,
+        };
+        let format = LogFormat::Text([part(Attribute::Path)].into());
+        let log = AccessLog {
+            sink: LogSink::Output,
+            format,
+            filter: None,
+        };
+        let mut lines = LineFormatter::default();
+        lines.format(&log, &line);
+        let text = lines.text();
+        assert!(text.starts_with("/a\\u{202e}b\\u{2066}"), "{text}");
+        assert!(!text.contains(is_escaped), "{text}");
     }
 
     #[test]

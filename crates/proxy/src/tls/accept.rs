@@ -214,7 +214,7 @@ impl Handshakes {
             let found = (choice.as_ref(), stream_route.is_some());
             !hello.is_challenge && self.is_missing(&tables, arrival.listener, name, found)
         });
-        let is_handed_on = tables.hands_handshakes_on();
+        let is_handed_on = tables.hands_handshakes_on(arrival.listener);
         drop(tables);
         if let Some(name) = missing
             && Box::pin(self.await_certificate(&tcp, name, &hello.received, gate)).await?

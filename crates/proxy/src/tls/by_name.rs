@@ -8,12 +8,12 @@ use crate::route::certificate::Parsed;
 use crate::route::stream_route::specificity;
 
 /// A certificate, and others beside it for other algorithms.
-type WithAlternatives = (Arc<Parsed>, Box<[Arc<Parsed>]>);
+pub type WithAlternatives = (Arc<Parsed>, Box<[Arc<Parsed>]>);
 
 /// Of certificates for different names, those for the most specific name that covers the one asked
 /// for, or all where none is for it: the first, and those beside it, of which the client gets the
 /// one whose algorithm it knows. None of none.
-pub(super) fn of_name(mut all: Vec<Arc<Parsed>>, name: Option<&str>) -> Option<WithAlternatives> {
+pub fn of_name(mut all: Vec<Arc<Parsed>>, name: Option<&str>) -> Option<WithAlternatives> {
     let rank = |parsed: &Parsed| {
         let names = parsed.names.iter();
         let covering = names.filter(|host| name.is_some_and(|name| host.covers(name)));

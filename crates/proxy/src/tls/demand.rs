@@ -4,7 +4,11 @@
 //! A name is here for as long as some handshake waits for it, so that no flood makes the table
 //! larger than the places for handshakes that wait. Names that were refused are remembered for a
 //! while, as many as there is room for.
+//!
+//! Few names are told that have no answer yet, and of those few are of networks whose last name was
+//! refused: whoever waits for late answers keeps nobody else back.
 
+mod places;
 mod turns;
 
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +21,9 @@ use myriad_base::metrics::{Counter, Gauge, Metrics};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use self::turns::{NamePlace, NameTurns};
+pub use self::places::DEMANDS_UNANSWERED_MAX;
+use self::places::OpenPlaces;
+use self::turns::{NamePlace, NameTurns, NextName};
 use crate::admission::networks::Neighbours;
 use crate::route::on_demand::OnDemandEntry;
 
@@ -63,8 +69,9 @@ struct State {
     wanted: HashMap<Arc<str>, Wanted>,
     /// The names that are yet to be told.
     turns: NameTurns,
-    /// The names that were told, whose turn that was, and the same in order.
-    told: HashMap<Arc<str>, (u64, u64)>,
+    /// The names that were told and have no answer yet, the same in order, and their places.
+    told: HashMap<Arc<str>, ToldName>,
+    places: OpenPlaces,
     told_order: VecDeque<(Arc<str>, u64)>,
     /// The names that were refused, until when, and the same in the order in which that was said.
     refused: HashMap<Arc<str>, Instant>,
@@ -72,6 +79,15 @@ struct State {
     used: VecDeque<Arc<str>>,
     /// A name that is wanted was told last, and one in use is next.
     is_use_next: bool,
+}
+
+/// A name that was told and has no answer yet.
+struct ToldName {
+    /// The source whose turn that was.
+    source: u64,
+    /// Whether the last name of its network was refused.
+    is_behind: bool,
+    number: u64,
 }
 
 /// A name that handshakes wait for.
@@ -117,6 +133,14 @@ impl Demand {
         demand
     }
 
+    /// This list for clients elsewhere, who have had their turns there: names are told however many
+    /// have no answer.
+    #[must_use]
+    pub fn for_clients_elsewhere(self) -> Demand {
+        self.lock().places.unbind();
+        self
+    }
+
     /// Lets handshakes wait from now on: there is somebody who obtains certificates.
     pub fn open(&self) {
         self.0.is_open.store(true, Ordering::Relaxed);
@@ -134,6 +158,7 @@ impl Demand {
         state.used = VecDeque::new();
         state.told = HashMap::new();
         state.told_order = VecDeque::new();
+        state.places.clear();
         state.turns.forgive();
     }
 
@@ -200,7 +225,8 @@ impl Demand {
     }
 
     /// Waits for a name that is in demand and takes it. Each is told once, while handshakes wait
-    /// for it. Dropping the future loses nothing. For one task at a time.
+    /// for it. One that is wanted has its place among those without an answer until it is allowed,
+    /// refused, settled or released. Dropping the future loses nothing. For one task at a time.
     pub async fn next(&self) -> Demanded {
         loop {
             if let Some(next) = self.lock().next() {
@@ -238,6 +264,21 @@ impl Demand {
         state.refused.remove(name);
         state.judge(name, false);
         state.answer(name);
+        drop(state);
+        self.0.news.notify_one();
+    }
+
+    /// A name that was told may have a certificate, which handshakes go on to wait for. No later
+    /// fault of that stands against whoever asked.
+    pub fn allow(&self, name: &str) {
+        self.lock().judge(name, false);
+        self.0.news.notify_one();
+    }
+
+    /// Gives the place of a name that was told to another one: there is nothing to find out.
+    pub fn release(&self, name: &str) {
+        self.lock().free(name);
+        self.0.news.notify_one();
     }
 
     /// Lets those who wait for a name go on without a certificate, and nobody wait for it for a
@@ -258,6 +299,8 @@ impl Demand {
         }
         state.refused.insert(name.clone(), until);
         state.refusals.push_back((name.clone(), until));
+        drop(state);
+        self.0.news.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -281,11 +324,12 @@ impl State {
 
     /// One more handshake of a source waits for a name: its number, and the tokens that say that
     /// there is an answer, and that it waits no longer. A name that is yet to be told waits where
-    /// its turn comes soonest, so that nobody else's flood keeps it back.
+    /// its turn comes soonest, so that nobody else's flood keeps it back. One that was told and has
+    /// no answer is not told again.
     fn add(&mut self, name: &Arc<str>, source: u64) -> (u64, CancellationToken, CancellationToken) {
         let number = self.turns.number();
         let (is_new, mut place) = match self.wanted.get(name) {
-            None => (true, None),
+            None => (!self.told.contains_key(name), None),
             Some(wanted) => (false, wanted.place),
         };
         let later = place.filter(|place| self.turns.is_sooner(source, *place));
@@ -313,36 +357,53 @@ impl State {
         {
             return Some(Demanded::Used(name));
         }
-        let Some((name, source)) = self.turns.next() else {
+        let Some(next) = self.turns.next(&self.places) else {
             return self.used.pop_front().map(Demanded::Used);
         };
         self.is_use_next = true;
-        if let Some(wanted) = self.wanted.get_mut(&name) {
+        if let Some(wanted) = self.wanted.get_mut(&next.name) {
             wanted.place = None;
         }
-        self.note_told(&name, source);
-        Some(Demanded::Wanted(name))
+        self.note_told(&next);
+        Some(Demanded::Wanted(next.name))
     }
 
-    /// Remembers whose turn it was when a name was told.
-    fn note_told(&mut self, name: &Arc<str>, source: u64) {
+    /// Remembers whose turn it was when a name was told, which has a place from now on.
+    fn note_told(&mut self, next: &NextName) {
         while self.told_order.len() >= TOLD_MAX {
             let Some((oldest, number)) = self.told_order.pop_front() else {
                 break;
             };
             // It may have been told again since.
-            if self.told.get(&oldest).is_some_and(|told| told.1 == number) {
-                self.told.remove(&oldest);
+            if self
+                .told
+                .get(&oldest)
+                .is_some_and(|told| told.number == number)
+            {
+                self.free(&oldest);
             }
         }
-        let number = self.turns.number();
-        self.told.insert(name.clone(), (source, number));
-        self.told_order.push_back((name.clone(), number));
+        self.free(&next.name);
+        let told = ToldName {
+            source: next.source,
+            is_behind: next.is_behind,
+            number: self.turns.number(),
+        };
+        self.places.take(told.source, told.is_behind);
+        self.told_order.push_back((next.name.clone(), told.number));
+        self.told.insert(next.name.clone(), told);
+    }
+
+    /// Takes back the place of a name that was told. Returns the source whose turn that was.
+    fn free(&mut self, name: &str) -> Option<u64> {
+        let told = self.told.remove(name)?;
+        self.places.free(told.source, told.is_behind);
+        Some(told.source)
     }
 
     /// Takes note of what became of a name against whoever had the turn, or no longer.
     fn judge(&mut self, name: &str, is_refused: bool) {
-        if let Some((source, _)) = self.told.remove(name) {
+        if let Some(source) = self.free(name) {
             self.turns.mark(source, is_refused);
         }
     }

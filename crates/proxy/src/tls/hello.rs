@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use rustls::server::{Acceptor, ClientHello};
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::accept::HandshakeError;
@@ -204,12 +204,12 @@ pub fn refuse(tcp: &TcpStream) {
     let _ = tcp.try_write(&UNEXPECTED_MESSAGE);
 }
 
-/// Reads a ClientHello of which this has been read already.
+/// Reads a ClientHello of which this has been read already, from a socket or from within TLS.
 ///
 /// # Errors
 /// It is no ClientHello, is too long, or ends early.
-pub async fn read(
-    tcp: &mut TcpStream,
+pub async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
     mut received: Buffer,
     bytes_max: usize,
 ) -> Result<Hello, HandshakeError> {
@@ -220,7 +220,7 @@ pub async fn read(
             received.reserve(1_024);
             let count = poll_fn(|context| {
                 let mut into = ReadBuf::new(received.spare());
-                let polled = Pin::new(&mut *tcp).poll_read(context, &mut into);
+                let polled = Pin::new(&mut *stream).poll_read(context, &mut into);
                 polled.map_ok(|()| into.filled().len())
             })
             .await?;
@@ -249,7 +249,8 @@ pub async fn read(
             }
             Ok(None) => {}
             Err(Refused { error, alert }) => {
-                tcp.write_all(&alert).await?;
+                stream.write_all(&alert).await?;
+                stream.flush().await?;
                 return Err(error);
             }
         }

@@ -30,18 +30,10 @@ impl FlowAccount {
         entry: &StreamRouteEntry,
     ) -> Self {
         let recording = local.recording(recording);
-        let has_logs = recording.and_then(|recording| recording.has_logs());
-        let line = has_logs.unwrap_or(local.logs_all).then(|| {
-            let resource = entry.sealed().resource();
-            let obeyed = recording.filter(|_| has_logs.is_some());
-            Box::new(AccessLogLine {
-                time: clock::since_epoch(),
-                protocol: DATAGRAMS,
-                origin: resource.map(|resource| resource.origin.clone()),
-                recording: obeyed.map(|recording| (recording.clone(), 0)),
-                ..flow.visit.line()
-            })
-        });
+        let mut line = flow.visit.stream_line(local, recording, entry);
+        if let Some(line) = &mut line {
+            line.protocol = DATAGRAMS;
+        }
         FlowAccount {
             started: clock::now(),
             line,
@@ -84,8 +76,6 @@ impl FlowAccount {
         line.duration = clock::now().duration_since(self.started);
         (line.bytes_received, line.bytes_sent) = flow.bytes();
         line.flag = flag;
-        if line.find_takers(local.logs_all) && !local.access_log.write(line) {
-            local.counts.add(Count::LogDropped);
-        }
+        local.log(line);
     }
 }

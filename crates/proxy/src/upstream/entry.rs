@@ -86,6 +86,8 @@ impl UpstreamEntry {
             twin.usage = entry.usage.clone();
             entry.http2 = Some(Arc::new(twin));
         }
+        let max = entry.limits().map_or(0, |limits| limits.connections_max);
+        entry.usage.bear(max);
         entry
     }
 

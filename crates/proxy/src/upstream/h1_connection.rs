@@ -222,9 +222,7 @@ impl H1Pool {
     /// That as many wait already as the upstream bears.
     pub fn queue(&self, dial: &Dial<'_>) -> Result<Option<HeldUsage>, Failure> {
         let max = dial.limits().map_or(0, |limits| limits.pending_max);
-        let counts_connections = dial
-            .limits()
-            .is_some_and(|limits| limits.connections_max > 0);
+        let counts_connections = dial.upstream.usage.connections_max() > 0;
         if max == 0 && !counts_connections {
             return Ok(None);
         }
@@ -238,7 +236,7 @@ impl H1Pool {
     /// A place for one more connection, counted where the upstream bears only so many; none
     /// where it bears no more.
     pub fn admit(&self, dial: &Dial<'_>) -> Option<Option<HeldUsage>> {
-        match dial.limits().map_or(0, |limits| limits.connections_max) {
+        match dial.upstream.usage.connections_max() {
             0 => Some(None),
             max => HeldUsage::take(&dial.upstream.usage, UsageKind::Connections, max).map(Some),
         }

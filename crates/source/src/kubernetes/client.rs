@@ -14,6 +14,7 @@ use myriad_api::ObjectKind;
 use serde::Deserialize;
 
 use super::core::Failure;
+use super::status::edits::StatusEdits;
 use super::{definitions, item, path};
 
 /// The longest answer that says what went wrong, in bytes.
@@ -144,6 +145,7 @@ pub struct Client {
     /// Namespaces that may be read when [`EPOCH_NAMESPACE`] may not.
     namespaces: Arc<[Arc<str>]>,
     definitions: definitions::Shared,
+    edits: StatusEdits,
 }
 
 impl Client {
@@ -163,12 +165,18 @@ impl Client {
             inner,
             namespaces,
             definitions: definitions::Shared::new(),
+            edits: StatusEdits::default(),
         })
     }
 
     /// The definitions of kinds that the watches of this server share.
     pub(super) fn definitions(&self) -> &definitions::Shared {
         &self.definitions
+    }
+
+    /// The place where watches of this server show objects whose status may be another.
+    pub(super) fn edits(&self) -> &StatusEdits {
+        &self.edits
     }
 
     /// The namespaces that are watched; none means all.

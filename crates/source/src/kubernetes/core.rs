@@ -205,37 +205,38 @@ impl Core {
 
     /// An object in a list, or one that was added or modified. It is decoded only if it is new
     /// or has new content; one that cannot be decoded keeps the effect of its last good content,
-    /// and one that says nothing to anybody counts as absent.
+    /// and one that says nothing to anybody counts as absent. Returns whether one that is known
+    /// was written, and nothing of it that is decoded: its status may be another.
     pub(super) fn put(
         &mut self,
         head: ObjectHead,
         decode: impl FnOnce() -> Result<Object, String>,
-    ) {
+    ) -> bool {
         self.progress();
         if self
             .buried
             .get(&head.id)
             .is_some_and(|version| *version >= head.version)
         {
-            return;
+            return false;
         }
         let is_listing = self.is_listing();
-        let pass = self.pass;
+        let (pass, mut is_written) = (self.pass, false);
         if let Some(known) = self.known.get_mut(&head.id) {
             // Also true of an object that is held: the list before this event did not show it.
             let is_first_sight = known.pass != pass;
             if !is_first_sight && head.version <= known.version {
-                return;
+                return false;
             }
             known.pass = pass;
-            known.version = head.version;
+            is_written = std::mem::replace(&mut known.version, head.version) != head.version;
         }
         self.version = advance(is_listing, self.version, head.version);
         self.note(&head, false);
         let known = self.known.get_mut(&head.id);
         let former = known.map(|known| std::mem::replace(&mut known.hash, head.hash));
         if former == Some(head.hash) {
-            return;
+            return is_written;
         }
         let known = Known {
             version: head.version,
@@ -258,6 +259,7 @@ impl Core {
                 self.known.entry(head.id).or_insert(known);
             }
         }
+        false
     }
 
     /// Notes who wrote the object that was put last, if that is this one and was no part of a list.

@@ -1,6 +1,6 @@
 //! Objects that are made for an object of a tenant: the service account, the network policy, the
-//! Deployment and the Services of a Gateway with proxies of its own, and the roots that these know
-//! controllers by.
+//! Deployment with its autoscaler and the Services of a Gateway with proxies of its own, and the
+//! roots that these know controllers by.
 //!
 //! An object is read before it is written, and a write names the object that was read, so that one
 //! of the same name which somebody else has made is never taken over.
@@ -27,6 +27,8 @@ pub enum MadeKind {
     NetworkPolicy,
     /// `apps/v1`.
     Deployment,
+    /// `autoscaling/v2`.
+    HorizontalPodAutoscaler,
     /// `v1`.
     Service,
     /// `v1`.
@@ -47,7 +49,7 @@ pub struct MadeObject {
 }
 
 impl MadeKind {
-    /// The kinds that a single object has for itself, in the order in which they are made.
+    /// The kinds that a single object always has for itself, in the order in which they are made.
     pub const OWN: [MadeKind; 4] = [
         MadeKind::ServiceAccount,
         MadeKind::NetworkPolicy,
@@ -61,6 +63,7 @@ impl MadeKind {
             MadeKind::ServiceAccount => "ServiceAccount",
             MadeKind::NetworkPolicy => "NetworkPolicy",
             MadeKind::Deployment => "Deployment",
+            MadeKind::HorizontalPodAutoscaler => "HorizontalPodAutoscaler",
             MadeKind::Service => "Service",
             MadeKind::ConfigMap => "ConfigMap",
         }
@@ -70,6 +73,7 @@ impl MadeKind {
     pub fn api_version(self) -> &'static str {
         match self {
             MadeKind::Deployment => "apps/v1",
+            MadeKind::HorizontalPodAutoscaler => "autoscaling/v2",
             MadeKind::NetworkPolicy => "networking.k8s.io/v1",
             MadeKind::ServiceAccount | MadeKind::Service | MadeKind::ConfigMap => "v1",
         }
@@ -81,6 +85,9 @@ impl MadeKind {
             MadeKind::ServiceAccount => ("/api/v1", "serviceaccounts"),
             MadeKind::NetworkPolicy => ("/apis/networking.k8s.io/v1", "networkpolicies"),
             MadeKind::Deployment => ("/apis/apps/v1", "deployments"),
+            MadeKind::HorizontalPodAutoscaler => {
+                ("/apis/autoscaling/v2", "horizontalpodautoscalers")
+            }
             MadeKind::Service => ("/api/v1", "services"),
             MadeKind::ConfigMap => ("/api/v1", "configmaps"),
         };
@@ -121,7 +128,8 @@ impl Client {
     /// which is given, or a new one where there was none.
     ///
     /// # Errors
-    /// [`CallError::Conflict`] if there is another one by now; see [`CallError`].
+    /// [`CallError::Conflict`] if there is another one by now, or a newer version than the fields
+    /// name; see [`CallError`].
     pub async fn apply_made(
         &self,
         kind: MadeKind,

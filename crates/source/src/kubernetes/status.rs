@@ -9,10 +9,12 @@
 
 mod condition;
 pub mod described;
+pub(super) mod edits;
 pub mod ours;
 mod queue;
 mod review;
 mod schedule;
+mod work;
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +22,7 @@ use std::time::Duration;
 
 use http::Method;
 use myriad_api::{ObjectKey, ObjectKind};
-use myriad_base::backoff::random_seed;
-use myriad_base::clock;
+use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Counter, Metrics};
 use serde::Deserialize;
 use serde_json::json;
@@ -30,8 +31,7 @@ use tokio::sync::Notify;
 pub use self::condition::Condition;
 use self::queue::Queue;
 use self::review::Review;
-use super::backoff::backoff;
-use super::budget::Budget;
+use self::work::{StatusWork, work};
 use super::client::{CallError, Client};
 use super::core::Failure;
 use super::lease::Claim;
@@ -78,6 +78,8 @@ pub struct StatusCounters {
     pub dropped: Counter,
     /// Statuses that were read in lists, by who begins to lead.
     pub reviewed: Counter,
+    /// Statuses that were written again, since somebody else had edited our part of them.
+    pub mended: Counter,
 }
 
 /// Takes what is to be written. Cheap to clone.
@@ -187,50 +189,13 @@ impl Writer {
     /// Writes for ever. When leadership is lost, what waits is forgotten: the next leader knows
     /// better. Who begins a term ([`Claim::terms`]) calls [`Statuses::review`].
     pub async fn run(self) {
-        let mut budget = Budget::new(self.settings.writes_per_second, clock::now());
-        let mut backoff = backoff(random_seed());
-        let mut is_page_turn = true;
-        loop {
-            let (waiting, page) = self.next();
-            if waiting == 0 && page.is_none() {
-                self.wait().await;
-                continue;
-            }
-            if let Err(wait) = budget.take(clock::now()) {
-                tokio::time::sleep(wait).await;
-                continue;
-            }
-            // Pages and writes take turns, so that a change does not wait for all pages.
-            let page = page.filter(|_| is_page_turn || waiting == 0);
-            is_page_turn = page.is_none();
-            let wait = match page {
-                Some(page) => self.read_page(page).await,
-                None => self.write_next().await,
-            };
-            match wait {
-                None => backoff.reset(),
-                Some(wait) => tokio::time::sleep(backoff.fail().max(wait)).await,
-            }
-        }
+        work(&self, self.settings.writes_per_second).await;
     }
+}
 
-    /// Waits for a wish, or for an object that has rested.
-    async fn wait(&self) {
-        let next = self.shared.lock().queue.next_wake();
-        let rested = async {
-            match next {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = self.shared.wake.notified() => {}
-            () = rested => {}
-        }
-    }
+impl StatusWork for Writer {
+    type Page = review::Page;
 
-    /// How many writes wait, and the page of a review to read next, if there is room for what it
-    /// may show.
     fn next(&self) -> (usize, Option<review::Page>) {
         let mut state = self.shared.lock();
         state.queue.wake(clock::now());
@@ -240,7 +205,14 @@ impl Writer {
         (waiting, review.map(Review::page))
     }
 
-    /// Reads a page of a review. Returns how long to wait at least, if it failed.
+    fn next_wake(&self) -> Option<Instant> {
+        self.shared.lock().queue.next_wake()
+    }
+
+    fn wake(&self) -> &Notify {
+        &self.shared.wake
+    }
+
     async fn read_page(&self, page: review::Page) -> Option<Duration> {
         if !self.claim.holds(clock::now()) {
             self.shared.lock().forget();
@@ -254,8 +226,7 @@ impl Writer {
         }
     }
 
-    /// Writes what was wished for last in the namespace whose turn it is. Returns how long to wait
-    /// at least, if it failed.
+    /// Writes what was wished for last in the namespace whose turn it is.
     async fn write_next(&self) -> Option<Duration> {
         // Taken after the wait, so that the newest is the newest.
         let (key, addresses) = self.shared.lock().queue.pop()?;
@@ -280,7 +251,9 @@ impl Writer {
         }
         None
     }
+}
 
+impl Writer {
     async fn write(&self, key: &ObjectKey, wanted: &[Address]) -> Result<Written, CallError> {
         let collection = self.client.collection(key.kind, Some(key.namespace()));
         let object = format!("{collection}/{}", path::escape(key.name()));
@@ -356,6 +329,11 @@ impl StatusCounters {
                 "status_reviewed",
                 "Statuses read by a controller that begins to lead",
                 &self.reviewed,
+            ),
+            (
+                "status_mended",
+                "Statuses written again after somebody else had edited them",
+                &self.mended,
             ),
         ];
         for (name, help, counter) in counters {

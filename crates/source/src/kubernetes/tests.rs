@@ -104,6 +104,27 @@ async fn what_happens_later_is_seen_once_and_only_if_it_matters() {
 }
 
 #[tokio::test]
+async fn who_wrote_an_object_is_read_only_where_it_is_asked_for() {
+    let server = Server::start().await;
+    let written = |port: u16| {
+        let mut service = service(port);
+        service["metadata"]["managedFields"] = json!([{"manager": "kubectl-edit"}]);
+        service
+    };
+    let (mut silent, _) = synced(settings(&server)).await;
+    let (mut telling, _) = synced(ClusterSettings {
+        names_writers: true,
+        ..settings(&server)
+    })
+    .await;
+    server.put(SERVICES, "a", written(1));
+    assert!(changed(&mut silent).await.writers.is_empty());
+    let key = ObjectKey::new(ObjectKind::Service, "n", "a");
+    let writers = changed(&mut telling).await.writers;
+    assert_eq!(writers, [(key, "kubectl-edit".into())]);
+}
+
+#[tokio::test]
 async fn an_object_that_is_wanted_again_comes_as_if_it_had_changed() {
     let server = Server::start().await;
     for name in ["a", "b"] {

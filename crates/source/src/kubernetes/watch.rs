@@ -22,6 +22,7 @@ use super::definitions::{Definition, Presence};
 use super::holding::Holding;
 use super::lines::Lines;
 use super::pace::{self, Label, Pace};
+use super::status::edits::StatusEdits;
 use super::{item, path};
 use crate::Wanted;
 
@@ -73,6 +74,16 @@ pub(super) struct Watch {
     pub(super) wanted: Wanted,
     /// Which namespaces wait with their large objects.
     pub(super) pace: Pace,
+    /// The things that are told beside changes.
+    pub(super) remarks: Remarks,
+}
+
+/// The things that are told of events beside changes.
+pub(super) struct Remarks {
+    /// Whether it is told who wrote an object, for which it is read once more.
+    pub(super) names_writers: bool,
+    /// The place where objects are shown whose status may be another.
+    pub(super) edits: StatusEdits,
 }
 
 /// The receiver is gone, so there is nobody to watch for.
@@ -236,7 +247,7 @@ impl Watch {
     fn take_page(&mut self, page: &Bytes) -> Result<(), Failure> {
         let list: List<'_> = parse(page)?;
         for raw in list.items.iter().flatten() {
-            put(&mut self.core, raw.get());
+            put(&mut self.core, raw.get(), &self.remarks);
         }
         let token = list
             .metadata
@@ -318,19 +329,20 @@ impl Watch {
             core,
             counters,
             pace,
+            remarks,
             ..
         } = self;
         let is_large = line.len() >= pace::LARGE_BYTES;
         // What a list does not show before it ends counts as absent.
         if core.is_listing() || !is_large && pace.is_empty() {
-            return take_event(core, &line, counters);
+            return take_event(core, &line, (counters, remarks));
         }
         let Some(label) = label_of(core.scope().kind, &line) else {
-            return take_event(core, &line, counters);
+            return take_event(core, &line, (counters, remarks));
         };
         if !is_large {
             pace.forget(&label.id);
-            return take_event(core, &line, counters);
+            return take_event(core, &line, (counters, remarks));
         }
         match pace.admit(&label, line, clock::now()) {
             Some(line) => self.read_large(&label, &line),
@@ -348,7 +360,7 @@ impl Watch {
 
     fn read_large(&mut self, label: &Label, line: &[u8]) -> Result<(), Failure> {
         let before = clock::processor_time();
-        let taken = take_event(&mut self.core, line, &self.counters);
+        let taken = take_event(&mut self.core, line, (&self.counters, &self.remarks));
         let took = clock::processor_time().saturating_sub(before);
         self.pace.charge(&label.id, took, clock::now());
         taken
@@ -500,7 +512,11 @@ fn label_of(kind: ObjectKind, line: &[u8]) -> Option<Label> {
 }
 
 /// One event of a watch.
-fn take_event(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<(), Failure> {
+fn take_event(
+    core: &mut Core,
+    line: &[u8],
+    (counters, remarks): (&WatchCounters, &Remarks),
+) -> Result<(), Failure> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
     }
@@ -508,7 +524,7 @@ fn take_event(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<
     let json = event.object.get();
     counters.take(core.scope().kind, &event.event_type);
     match &*event.event_type {
-        "ADDED" | "MODIFIED" => put(core, json),
+        "ADDED" | "MODIFIED" => put(core, json, remarks),
         "DELETED" => match item::read_head(core.scope().kind, json) {
             Ok(head) => core.delete(&head),
             Err(problem) => core.note_unreadable(problem),
@@ -528,13 +544,18 @@ fn take_event(core: &mut Core, line: &[u8], counters: &WatchCounters) -> Result<
     Ok(())
 }
 
-fn put(core: &mut Core, json: &str) {
+fn put(core: &mut Core, json: &str, remarks: &Remarks) {
     let kind: ObjectKind = core.scope().kind;
     match item::read_head(kind, json) {
         Ok(head) => {
             let id = head.id.clone();
-            core.put(head, || item::decode(kind, json));
-            core.attribute(&id, || item::read_writer(json));
+            let is_as_before = core.put(head, || item::decode(kind, json));
+            if is_as_before && ObjectKind::GATEWAY_API.contains(&kind) {
+                let key = ObjectKey::from_id(kind, id);
+                remarks.edits.show(&key, json);
+            } else if remarks.names_writers {
+                core.attribute(&id, || item::read_writer(json));
+            }
         }
         Err(problem) => core.note_unreadable(problem),
     }

@@ -35,6 +35,7 @@ mod realm;
 pub(crate) mod route;
 mod rows;
 pub(crate) mod rules;
+mod scaling;
 mod standing;
 mod streams;
 pub(crate) mod tenants;
@@ -51,7 +52,7 @@ pub(crate) use host::{
     Entrant, deeds, gather, leave_entered, leave_strangers, oldest_claim, tls_sockets,
 };
 pub(crate) use parent::translate as translate_route;
-pub(crate) use realm::owner_stake;
+pub(crate) use realm::owner_stakes;
 pub(crate) use rows::{translate as translate_rows, translate_port};
 
 use crate::dialect::istio::scene::foreign;

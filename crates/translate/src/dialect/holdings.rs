@@ -19,6 +19,7 @@ use super::{gateway, ingress};
 use crate::engine::{Amounts, Beyond, Output, Reader, Stays, Unit, UnitKind, Viewers};
 use crate::settings::{Bounds, CERTIFICATE_BYTES, Holding, REDUCED_POINTS, Settings};
 use crate::store::AtRest;
+use crate::view::{VIEW_LABEL_BYTES_MAX, VIEW_LABELS_MAX};
 
 /// The bytes that each user of a Secret counts for beside the name and the hash: about what the two
 /// texts take in a list.
@@ -38,6 +39,17 @@ const FREE_PORTS: usize = 4;
 /// The routes that each further port of a Service counts for: with its upstream and with what it
 /// is to each sidecar it takes as much memory as these do.
 const PORT_ROUTES: u64 = 4;
+
+/// The labels of a Pod, and their bytes, that count for nothing beside the Pod. Most have no more.
+const FREE_LABELS: usize = 32;
+const FREE_LABEL_BYTES: usize = 1 << 10;
+
+/// The bytes that each further label counts for beside its text: about what it takes in the view of
+/// the Pod's sidecar, which has a copy of all of them, and in what finds it by them.
+const LABEL_BYTES: u64 = 400;
+
+/// How often the text of such a label stands there.
+const LABEL_COPIES: u64 = 3;
 
 /// An object that is more than its namespace may hold.
 pub(crate) static BEYOND: UnitKind = UnitKind {
@@ -346,8 +358,22 @@ fn memory_of(object: &Object) -> u64 {
     match object {
         // They count in routes and endpoints for one, however small they are.
         Object::Ingress(_) | Object::EndpointSlice(_) | Object::WorkloadEntry(_) => bytes,
+        Object::Pod(pod) => bytes.max(LEAST_BYTES) + copies_of_labels(pod),
         _ => bytes.max(LEAST_BYTES),
     }
+}
+
+/// The bytes of the copies that the view of a Pod's sidecar has of its labels.
+fn copies_of_labels(pod: &Pod) -> u64 {
+    let labels = pod.labels.iter();
+    let bytes: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
+    // There is no view of such a Pod.
+    if pod.labels.len() > VIEW_LABELS_MAX || bytes > VIEW_LABEL_BYTES_MAX {
+        return 0;
+    }
+    let count = pod.labels.len().saturating_sub(FREE_LABELS) as u64;
+    let bytes = bytes.saturating_sub(FREE_LABEL_BYTES) as u64;
+    count * LABEL_BYTES + bytes * LABEL_COPIES
 }
 
 /// Each port stands in every sidecar that may reach its Service, of whatever namespace.

@@ -29,12 +29,12 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut contenders = ingress::contenders(reader, host, &claims.ingresses);
     let unadmitted = ingress::leave_unadmitted(reader, host, &mut contenders);
     losers::tell(host, None, unadmitted, &mut output);
-    let mut entrants = gateway::gather(reader, host, claims);
+    let (mut entrants, may_be_more) = gateway::gather(reader, host, claims);
     let owner = ownership::owner(reader, host, &contenders, (claims, &*entrants));
     let mut strangers: Vec<Claim> = Vec::new();
     if let Some(owner) = &owner {
         output.findings.extend(unnoted(reader, host, claims, owner));
-        let both = (&mut contenders, &mut entrants);
+        let both = (&mut contenders, (&mut entrants, may_be_more));
         strangers = leave_strangers(reader, host, (owner, claims), both, &mut output);
     }
     let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
@@ -91,18 +91,25 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     output
 }
 
+/// The Ingresses and the objects with listeners on a host, and whether there may be more of these.
+type Present<'a> = (
+    &'a mut Vec<ingress::Contender>,
+    (&'a mut Vec<gateway::Entrant>, bool),
+);
+
 /// Takes out what objects of others than the owner of a host are to it, and returns their claims.
 fn leave_strangers(
     reader: &Reader<'_>,
     host: &Host,
     (owner, claims): (&Claim, &Claims),
-    (contenders, entrants): (&mut Vec<ingress::Contender>, &mut Vec<gateway::Entrant>),
+    (contenders, (entrants, may_be_more)): Present<'_>,
     output: &mut Output,
 ) -> Vec<Claim> {
     let mut strangers = ingress::leave_strangers(owner, contenders);
     let of_api = gateway::leave_strangers(host, owner, entrants);
-    let stake = gateway::owner_stake(reader, host, (owner, claims), &of_api);
-    output.stakes.extend(stake);
+    let losers = (&*of_api, may_be_more);
+    let stakes = gateway::owner_stakes(reader, host, (owner, claims), losers);
+    output.stakes.extend(stakes);
     strangers.extend(of_api);
     strangers
 }

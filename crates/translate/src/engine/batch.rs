@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::ObjectKey;
-use myriad_model::Delta;
+use myriad_model::{Delta, Host};
 
 use super::Work;
 use super::reader::Open;
@@ -28,20 +28,54 @@ pub(super) struct Run {
     pub gone: BTreeSet<Arc<str>>,
     /// How many units were woken by objects of other namespaces.
     pub woken: usize,
+    /// Whether it is the first one, of all objects that are seen when the engine starts.
+    pub is_first: bool,
     /// Whether all is done at once, however much it is.
     pub is_whole: bool,
     /// Whether its time has run out.
     pub is_late: bool,
+    /// Whether what is marked must not wait, where it is of an object.
+    pub hurries: bool,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.
     pub unserved: Vec<Arc<str>>,
     /// Objects that went beyond a bound of their namespace, and were within before.
     pub left_out: BTreeSet<ObjectKey>,
+    /// Objects that claim hosts and were not there before, or only as others of their names.
+    pub newcomers: BTreeSet<ObjectKey>,
+    /// The needs of claimants that differ from those before.
+    pub needs: NeedsMoved,
+    /// The claims to hosts that others let in, as they were before, by their seats.
+    pub entered: BTreeMap<u64, EnteredBefore>,
+    /// The namespaces that claimed a host before, two of them at most, as far as it was asked.
+    pub claiming: BTreeMap<Host, Vec<Box<str>>>,
     /// The counts of work so far.
     pub work: Work,
     /// The values that units read last and may read again.
     pub opened: Open,
+}
+
+/// Since when each namespace has a host by a claim that it lets in.
+pub(super) type Had = BTreeMap<Box<str>, i64>;
+
+/// The claims to a host that others let in, as they were before a batch.
+pub(super) struct EnteredBefore {
+    /// The host.
+    pub host: Host,
+    /// The oldest of each namespace.
+    pub namespaces: Had,
+    /// The oldest of each unit whose claims differ since. The number of one that is gone may be
+    /// another's in the same batch.
+    pub units: BTreeMap<Unit, Had>,
+}
+
+/// The needs of claimants that differ from those before a batch, by what is needed. Units are known
+/// by themselves: the number of one that is gone may be another's in the same batch.
+#[derive(Default)]
+pub(super) struct NeedsMoved {
+    gained: BTreeMap<Unit, BTreeSet<Unit>>,
+    lost: BTreeMap<Unit, BTreeSet<Unit>>,
 }
 
 /// A unit to look at.
@@ -50,8 +84,45 @@ pub(super) struct Pending {
     pub id: UnitId,
     /// Whether it runs for all views.
     pub must_run: bool,
+    /// Whether it must not wait, though there is no time any more.
+    pub hurries: bool,
     /// The views that may see other things of it, where it need not run for the others.
     pub slots: Stamp,
+}
+
+impl NeedsMoved {
+    /// Notes that a claimant needs something now that it did not.
+    pub(super) fn gain(&mut self, need: &Unit, needer: &Unit) {
+        if !take(&mut self.lost, need, needer) {
+            let gained = self.gained.entry(need.clone()).or_default();
+            gained.insert(needer.clone());
+        }
+    }
+
+    /// Notes that a claimant does not need something any more.
+    pub(super) fn lose(&mut self, need: &Unit, needer: &Unit) {
+        if !take(&mut self.gained, need, needer) {
+            let lost = self.lost.entry(need.clone()).or_default();
+            lost.insert(needer.clone());
+        }
+    }
+
+    /// Whether a claimant that needs something did not before.
+    pub(super) fn is_new(&self, need: &Unit, needer: &Unit) -> bool {
+        let gained = self.gained.get(need);
+        gained.is_some_and(|gained| gained.contains(needer))
+    }
+
+    /// The claimants that needed something before and do not any more.
+    pub(super) fn gone(&self, need: &Unit) -> impl Iterator<Item = &Unit> {
+        self.lost.get(need).into_iter().flatten()
+    }
+}
+
+/// Takes a claimant out of those of a need, and returns whether it was there.
+fn take(moved: &mut BTreeMap<Unit, BTreeSet<Unit>>, need: &Unit, needer: &Unit) -> bool {
+    let needers = moved.get_mut(need);
+    needers.is_some_and(|needers| needers.remove(needer))
 }
 
 impl Run {
@@ -74,13 +145,15 @@ impl Run {
     }
 
     fn pend(&mut self, unit: Unit, id: UnitId) -> &mut Pending {
-        let slots = Stamp::EMPTY;
-        let must_run = false;
+        let hurries = self.hurries && unit.own_kind().is_some();
         let pending = Pending {
             id,
-            must_run,
-            slots,
+            must_run: false,
+            hurries: false,
+            slots: Stamp::EMPTY,
         };
-        self.pending.entry(unit).or_insert(pending)
+        let pending = self.pending.entry(unit).or_insert(pending);
+        pending.hurries |= hurries;
+        pending
     }
 }

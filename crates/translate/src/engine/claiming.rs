@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    fn created(&self, key: &ObjectKey) -> Option<i64> {
+    pub(super) fn created(&self, key: &ObjectKey) -> Option<i64> {
         let created = self.allowances.beyond(key).and_then(Beyond::created);
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
         created.or_else(|| Some(stored()?.meta().created))
@@ -150,6 +150,9 @@ impl Engine {
         let is_noted = self.late.objects.contains_key(key);
         let old = old.filter(|old| old.meta().created == created);
         let (Some(old), true) = (old, self.is_started) else {
+            if self.is_started {
+                run.newcomers.insert(key.clone());
+            }
             if is_noted {
                 let made = self.newly_claimed(new, new).all;
                 match self.is_started {
@@ -181,7 +184,7 @@ impl Engine {
 
     /// The time from which a claim is made that comes now. Times of creation are whole seconds, the
     /// last one of which has not ended.
-    fn late_time(&self) -> i64 {
+    pub(super) fn late_time(&self) -> i64 {
         self.now.max(self.late.newest).saturating_add(1)
     }
 
@@ -259,7 +262,7 @@ impl Engine {
     }
 
     /// Notes since when an object makes claims, and lets those run that read it.
-    fn note_late(
+    pub(super) fn note_late(
         &mut self,
         key: &ObjectKey,
         created: i64,

@@ -15,10 +15,10 @@ use super::claimed::Claimed;
 use super::ports::{PortClaim, PortKey};
 
 /// How long it is remembered that something was left, in seconds: for longer than an engine starts.
-const LEFT_SECONDS_MAX: i64 = 600;
+pub(super) const LEFT_SECONDS_MAX: i64 = 600;
 
 /// The most that is remembered of what objects of a namespace left; what was left first goes first.
-const LEFT_MAX: usize = 1_024;
+pub(super) const LEFT_MAX: usize = 1_024;
 
 /// The claims that one object came to after its creation.
 #[derive(Clone, Debug, PartialEq, Eq)]

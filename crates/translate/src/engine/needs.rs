@@ -8,7 +8,7 @@ use super::Engine;
 use super::batch::Run;
 use super::stamp::{Slot, Stamp};
 use super::unit::{Bond, Unit, UnitId};
-use super::units::{Record, Restamped};
+use super::units::{NeedsChange, Record, Restamped};
 
 impl Engine {
     /// Notes what a unit needs, and for which views where there are several.
@@ -38,6 +38,7 @@ impl Engine {
         let record = self.units.get(id);
         let bond = record.map_or(Bond::NONE, |record| record.unit().kind().bond);
         if bond.is_read {
+            self.note_moved(id, &change, run);
             let kept = change.kept.iter().filter(|_| bond.is_read_whole);
             for host in change.gained.iter().chain(&change.lost).chain(kept) {
                 let is_asked_alone = bond.is_read_by_view
@@ -69,6 +70,21 @@ impl Engine {
                 .map(|it| (it.id, it.grown)),
         );
         self.take_up(gained, &new, run);
+    }
+
+    /// Notes what a claimant needs and did not need before the batch, and the other way round.
+    fn note_moved(&self, id: UnitId, change: &NeedsChange, run: &mut Run) {
+        let needer = self.units.get(id).map(Record::unit);
+        let Some(needer) = needer.filter(|_| self.late.is_kept() && !run.is_first) else {
+            return;
+        };
+        let unit_of = |id: &UnitId| self.units.get(*id).map(Record::unit);
+        for need in change.gained.iter().filter_map(unit_of) {
+            run.needs.gain(need, needer);
+        }
+        for need in change.lost.iter().filter_map(unit_of) {
+            run.needs.lose(need, needer);
+        }
     }
 
     /// Whether a unit that reads who needs it need not run for all views, since few of them are

@@ -94,12 +94,13 @@ impl Engine {
         }
         ids.sort_unstable();
         ids.dedup();
+        let may_wait = self.is_started && !run.is_first;
         for id in ids {
             let Some(record) = self.units.get(id) else {
                 continue;
             };
             let own = self.owner_of(record);
-            if own != namespace && run.woken >= WOKEN_MAX && self.is_started {
+            if own != namespace && run.woken >= WOKEN_MAX && may_wait {
                 self.postponed.add(own, id);
                 continue;
             }
@@ -219,7 +220,7 @@ impl Engine {
                 self.weigh_upstreams(run);
                 continue;
             }
-            let waits = may_wait && unit.kind().may_wait;
+            let waits = may_wait && unit.kind().may_wait && !pending.hurries;
             if waits || self.is_wide(&unit, pending.id) {
                 run.is_late = run.is_late || !has_time();
             }

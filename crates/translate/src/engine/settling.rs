@@ -49,6 +49,7 @@ impl Engine {
     ) {
         self.units.set_facts(id, facts);
         self.units.set_deadline(id, output.deadline);
+        self.note_woken(id, &output, run);
         self.state(id, &mut output);
         self.settle_stakes(id, std::mem::take(&mut output.stakes), run);
         let (needs, resources) = match drawn {
@@ -71,14 +72,18 @@ impl Engine {
         self.wake_by(id, &facts, run);
     }
 
-    /// Lets those run that read facts which a unit has changed.
+    /// Lets those run that read facts which a unit has changed. What is of a host that has another
+    /// owner then comes with it, as far as it is woken at once: between them nobody would answer.
     pub(super) fn wake_by(&mut self, id: UnitId, facts: &[u64], run: &mut Run) {
         if facts.is_empty() {
             return;
         }
         let record = self.units.get(id);
         let namespace: Box<str> = record.map(|it| it.namespace().into()).unwrap_or_default();
+        let hurries = record.is_some_and(|it| it.unit().host().is_some());
+        let before = std::mem::replace(&mut run.hurries, hurries);
         self.wake(facts, &namespace, run);
+        run.hurries = before;
     }
 
     fn settle_resources(

@@ -89,6 +89,15 @@ impl Stakes {
         self.seats.get(&seat).into_iter().flat_map(BTreeMap::keys)
     }
 
+    /// The claims of a unit to a seat, in their order.
+    pub(super) fn of_unit(&self, unit: UnitId, seat: u64) -> &[Stake] {
+        let all = self.by_unit.get(&unit).map(|all| &**all);
+        let all = all.unwrap_or_default();
+        let from = all.partition_point(|it| it.seat < seat);
+        let to = all.partition_point(|it| it.seat <= seat);
+        all.get(from..to).unwrap_or_default()
+    }
+
     /// Whether a claim is, or would be, among so many first ones to a seat.
     pub(super) fn is_within(&self, seat: u64, claim: &StakeClaim, max: usize) -> bool {
         let last = max.checked_sub(1);

@@ -74,6 +74,8 @@ pub struct UnitKind {
     pub claim_fact: Option<fn(&FactHasher, &str, &Host) -> u64>,
     /// The seat that its units claim for a name, where an object claims names and no hosts.
     pub claim_seat: Option<fn(&FactHasher, &Host) -> u64>,
+    /// The seat of the claims to a host that others let in, where an object has hosts so.
+    pub entered_seat: Option<fn(&FactHasher, &Host) -> u64>,
     /// Whether it may run after the batch that marked it, where that takes too long: nothing that
     /// ran needs what it makes, but for what it made before.
     pub may_wait: bool,
@@ -185,6 +187,7 @@ impl UnitKind {
             claims_ports: false,
             claim_fact: None,
             claim_seat: None,
+            entered_seat: None,
             may_wait: false,
             in_turns: false,
             parts_alone: false,

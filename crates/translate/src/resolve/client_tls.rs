@@ -115,6 +115,18 @@ pub(super) fn judge(
     own: &str,
     problems: &mut Vec<PolicyProblem>,
 ) {
+    let is_name = !written.sni.contains('*') || written.sni.len() > HOST_BYTES_MAX;
+    if written.mode != ClientTlsMode::Disable && !is_name {
+        problems.push(PolicyProblem {
+            field: "tls.sni".to_owned(),
+            message: format!(
+                "is {}, which is no name of a host, so handshakes name none",
+                written.sni
+            ),
+            remedy: "write one name, for mutual TLS with a gateway any that its server covers",
+            is_error: true,
+        });
+    }
     let mut closed = |field: &str, message: &str, remedy: &'static str| {
         problems.push(PolicyProblem {
             field: format!("tls.{field}"),

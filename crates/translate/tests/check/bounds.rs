@@ -228,6 +228,31 @@ fn large_objects_of_other_kinds_count_for_their_bytes() {
     assert_eq!(beyond(&least), 0);
 }
 
+#[test]
+fn labels_of_a_pod_count_for_the_copies_that_its_view_has() {
+    let pod = |name: &str, labels: usize| {
+        let labels: Vec<String> = (0..labels).map(|at| format!("l{at}: v")).collect();
+        let labels = labels.join(", ");
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{namespace: shop, name: {name}, labels: \
+             {{{labels}}}}}\nspec: {{}}\n"
+        )
+    };
+    let told = |labels: usize| {
+        let mut engine = world::engine(Settings {
+            bounds: Bounds {
+                object_bytes: 80_000,
+                ..Bounds::default()
+            },
+            ..Settings::default()
+        });
+        engine.apply(world::changes(&pod("p", labels)), world::NOW);
+        beyond(&engine)
+    };
+    // The labels themselves are 2 KB of these.
+    assert_eq!((told(30), told(250)), (0, 1));
+}
+
 /// Services with so many labels in their selectors, of 26 bytes each, and so many ports.
 fn services(count: usize, labels: usize, ports: usize) -> String {
     let list = |count: usize, text: &dyn Fn(usize) -> String| {

@@ -18,6 +18,7 @@ mod references;
 mod routes;
 mod rows;
 mod scale;
+mod woken;
 mod work;
 
 /// A class, a Gateway, a ListenerSet, a route of any kind, or what these name.

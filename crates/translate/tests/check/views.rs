@@ -87,9 +87,10 @@ fn views_that_come_and_go_leave_what_a_fresh_engine_has() {
         }
         let mut views = incremental.views().map(|(view, _)| view.clone());
         let main = views.next().expect("it stays");
-        (settings.gateway_labels, settings.gateway_namespace) = (main.labels, main.namespace);
         settings.views = views.collect();
         let mut fresh = world::engine(settings);
+        // The operator's namespace is a setting, wherever the main view stands.
+        fresh.put_view(main).unwrap();
         fresh.learn(incremental.late_claims());
         let objects = survivors(&batches).into_iter().map(Change::Put).collect();
         fresh.apply(objects, now);

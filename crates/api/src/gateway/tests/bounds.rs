@@ -156,13 +156,18 @@ fn a_path_is_one_that_requests_have() {
 
 #[test]
 fn a_method_of_grpc_has_names_of_protobuf() {
-    let rules = |kind: &str, service: &str, method: &str| {
+    let fault = |kind: &str, service: &str, method: &str| {
         let method = json!({"type": kind, "service": service, "method": method});
         let rules = json!([{"matches": [{"method": method}]}]);
-        with(ObjectKind::GrpcRoute, "/spec/rules", rules)
+        let value = with(ObjectKind::GrpcRoute, "/spec/rules", rules);
+        let Ok(Object::GrpcRoute(route)) = read(&value) else {
+            panic!("{service} {method}");
+        };
+        let method = route.spec.rules[0].matches[0].method.as_ref();
+        method.expect("a method").fault()
     };
     for (service, method) in [("a.B_1", "C"), (".a.B", ""), ("", "_c")] {
-        read(&rules("Exact", service, method)).expect("a name");
+        assert_eq!(fault("Exact", service, method), None, "{service} {method}");
     }
     for (service, method) in [
         ("a/b", "C"),
@@ -171,8 +176,8 @@ fn a_method_of_grpc_has_names_of_protobuf() {
         ("a", "c.d"),
         ("a", "é"),
     ] {
-        problem(&rules("Exact", service, method));
-        read(&rules("RegularExpression", service, method)).expect("a regular expression");
+        assert!(fault("Exact", service, method).is_some());
+        assert_eq!(fault("RegularExpression", service, method), None);
     }
 }
 

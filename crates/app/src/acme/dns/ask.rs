@@ -1,13 +1,19 @@
 //! Questions to servers of DNS, and what they answer.
+//!
+//! An answer over UDP counts where it comes to the port that asked, which the kernel draws for each
+//! question, and has the number and the one question of it, in letters whose case was drawn. Where
+//! a server does not repeat that, it is asked over TCP, where nobody answers in its place who does
+//! not see what is sent.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use aws_lc_rs::rand;
 use hickory_resolver::proto::ProtoError;
-use hickory_resolver::proto::op::{Edns, Message, MessageType, Query, ResponseCode};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_resolver::proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use myriad_base::file;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
@@ -38,6 +44,28 @@ const SYSTEM_MAX: usize = 3;
 /// The port of DNS.
 pub(super) const PORT: u16 = 53;
 
+/// The random bytes whose bits say which letters of a question are capitals: names have at most 255
+/// bytes.
+const CASE_BYTES: usize = 32;
+
+/// The way in which servers are asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskWay {
+    /// Whether they are to find out what they do not have themselves.
+    pub recurse: bool,
+    /// Whether they are asked over TCP alone.
+    pub is_tcp: bool,
+}
+
+/// A question as it is sent.
+struct Question {
+    id: u16,
+    /// The name, in letters of a case that nobody else knows.
+    name: Name,
+    kind: RecordType,
+    bytes: Vec<u8>,
+}
+
 /// An answer of a server.
 #[derive(Debug)]
 pub(super) struct DnsReply {
@@ -67,6 +95,8 @@ pub(super) enum DnsValue {
     Server(Box<str>),
     /// The name is that of a zone (SOA).
     Apex,
+    /// An address (A, AAAA).
+    Address(IpAddr),
     /// A text, its parts joined.
     Text(Box<[u8]>),
     /// Anything else.
@@ -91,6 +121,9 @@ pub(super) enum AskError {
     /// All that are asked take too long together.
     #[error("no server answers in 5 s")]
     Late,
+    /// The question could not be made one that nobody guesses.
+    #[error("the system gives no random bytes")]
+    Random,
     /// There is nobody to ask.
     #[error("no server of DNS is known")]
     Nobody,
@@ -125,9 +158,9 @@ pub(super) async fn ask_any(
     servers: &[SocketAddr],
     name: &str,
     kind: RecordType,
-    recurse: bool,
+    way: AskWay,
 ) -> Result<DnsReply, AskError> {
-    let asked = ask_each(servers, name, kind, recurse);
+    let asked = ask_each(servers, name, kind, way);
     let answered = tokio::time::timeout(TIMEOUT, asked).await;
     answered.unwrap_or(Err(AskError::Late))
 }
@@ -136,12 +169,12 @@ async fn ask_each(
     servers: &[SocketAddr],
     name: &str,
     kind: RecordType,
-    recurse: bool,
+    way: AskWay,
 ) -> Result<DnsReply, AskError> {
     let mut last = AskError::Nobody;
     for server in servers {
-        match ask(*server, name, kind, recurse).await {
-            Ok(reply) if recurse || reply.is_authoritative => return Ok(reply),
+        match ask(*server, name, kind, way).await {
+            Ok(reply) if way.recurse || reply.is_authoritative => return Ok(reply),
             Ok(_) => last = AskError::Lame(*server),
             Err(error @ AskError::Name(..)) => return Err(error),
             Err(error) => last = error,
@@ -155,18 +188,26 @@ async fn ask(
     server: SocketAddr,
     name: &str,
     kind: RecordType,
-    recurse: bool,
+    way: AskWay,
 ) -> Result<DnsReply, AskError> {
-    let asked = question(name, kind, recurse);
-    let (id, asked) = asked.map_err(|error| AskError::Name(name.into(), error))?;
+    let asked = Question::new(name, kind, way.recurse)?;
     let silent = |error: io::Error| AskError::Silent(server, error.to_string());
     let broken = |words: &str| AskError::Silent(server, words.to_owned());
-    let bytes = over_udp(server, &asked).await.map_err(silent)?;
-    let mut message = read(&bytes, id, name, kind).map_err(broken)?;
-    if message.metadata.truncation {
-        let bytes = over_tcp(server, &asked).await.map_err(silent)?;
-        message = read(&bytes, id, name, kind).map_err(broken)?;
+    let mut answer = None;
+    if !way.is_tcp {
+        let bytes = over_udp(server, &asked.bytes).await.map_err(silent)?;
+        let whole = asked.read(&bytes, Name::eq_case).ok();
+        answer = whole.filter(|message| !message.metadata.truncation);
     }
+    let message = match answer {
+        Some(message) => message,
+        None => {
+            let bytes = over_tcp(server, &asked.bytes).await.map_err(silent)?;
+            asked
+                .read(&bytes, |its, ours| its == ours)
+                .map_err(broken)?
+        }
+    };
     match message.metadata.response_code {
         ResponseCode::NoError | ResponseCode::NXDomain => Ok(DnsReply {
             is_authoritative: message.metadata.authoritative,
@@ -177,29 +218,76 @@ async fn ask(
     }
 }
 
-fn question(name: &str, kind: RecordType, recurse: bool) -> Result<(u16, Vec<u8>), ProtoError> {
-    let mut asked = Name::from_ascii(name)?;
-    asked.set_fqdn(true);
-    let mut message = Message::query();
-    message.metadata.recursion_desired = recurse;
-    message.add_query(Query::query(asked, kind));
-    let mut edns = Edns::new();
-    edns.set_max_payload(UDP_BYTES);
-    message.set_edns(edns);
-    Ok((message.metadata.id, message.to_vec()?))
+impl Question {
+    /// A question whose number and letters nobody guesses.
+    fn new(name: &str, kind: RecordType, recurse: bool) -> Result<Question, AskError> {
+        let (mut id, mut cases) = ([0; 2], [0; CASE_BYTES]);
+        let random = rand::fill(&mut id).and_then(|()| rand::fill(&mut cases));
+        random.map_err(|_| AskError::Random)?;
+        let made = Question::of(
+            u16::from_be_bytes(id),
+            &mixed_case(name, &cases),
+            kind,
+            recurse,
+        );
+        made.map_err(|error| AskError::Name(name.into(), error))
+    }
+
+    fn of(id: u16, name: &str, kind: RecordType, recurse: bool) -> Result<Question, ProtoError> {
+        let mut name = Name::from_ascii(name)?;
+        name.set_fqdn(true);
+        let mut message = Message::query();
+        message.metadata.id = id;
+        message.metadata.recursion_desired = recurse;
+        message.add_query(Query::query(name.clone(), kind));
+        let mut edns = Edns::new();
+        edns.set_max_payload(UDP_BYTES);
+        message.set_edns(edns);
+        Ok(Question {
+            id,
+            name,
+            kind,
+            bytes: message.to_vec()?,
+        })
+    }
+
+    /// The answer to this question alone, whose name is the same in this sense.
+    fn read(
+        &self,
+        bytes: &[u8],
+        is_same: impl Fn(&Name, &Name) -> bool,
+    ) -> Result<Message, &'static str> {
+        let message = Message::from_vec(bytes).map_err(|_| "its answer cannot be read")?;
+        let head = &message.metadata;
+        let is_answer = head.id == self.id
+            && head.message_type == MessageType::Response
+            && head.op_code == OpCode::Query;
+        let is_asked = match message.queries.as_slice() {
+            [query] => {
+                query.query_type() == self.kind
+                    && query.query_class() == DNSClass::IN
+                    && is_same(query.name(), &self.name)
+            }
+            _ => false,
+        };
+        match is_answer && is_asked {
+            true => Ok(message),
+            false => Err("its answer is one to another question"),
+        }
+    }
 }
 
-/// The answer to a question.
-fn read(bytes: &[u8], id: u16, name: &str, kind: RecordType) -> Result<Message, &'static str> {
-    let message = Message::from_vec(bytes).map_err(|_| "its answer cannot be read")?;
-    let is_answer =
-        message.metadata.id == id && message.metadata.message_type == MessageType::Response;
-    let mut queries = message.queries.iter();
-    let is_asked = queries.all(|it| it.query_type() == kind && *text(it.name()) == *name);
-    match is_answer && is_asked {
-        true => Ok(message),
-        false => Err("its answer is one to another question"),
-    }
+/// A name in letters that are capitals where bits are set.
+fn mixed_case(name: &str, bits: &[u8]) -> String {
+    let bytes = bits.iter().copied().cycle();
+    let bits = bytes.flat_map(|byte: u8| (0..u8::BITS).map(move |at| (byte >> at) & 1 == 1));
+    let letters = name.chars().zip(bits);
+    letters
+        .map(|(letter, is_capital)| match is_capital {
+            true => letter.to_ascii_uppercase(),
+            false => letter.to_ascii_lowercase(),
+        })
+        .collect()
 }
 
 fn row(record: &Record) -> DnsRow {
@@ -209,6 +297,8 @@ fn row(record: &Record) -> DnsRow {
             RData::CNAME(name) => DnsValue::Alias(text(&name.0)),
             RData::NS(name) => DnsValue::Server(text(&name.0)),
             RData::SOA(_) => DnsValue::Apex,
+            RData::A(ip) => DnsValue::Address(ip.0.into()),
+            RData::AAAA(ip) => DnsValue::Address(ip.0.into()),
             RData::TXT(text) => {
                 let parts = text.txt_data.iter();
                 DnsValue::Text(parts.flat_map(|part| part.iter().copied()).collect())
@@ -230,7 +320,7 @@ pub(super) async fn over_udp(server: SocketAddr, message: &[u8]) -> io::Result<V
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).await?;
-    // Nobody else's datagrams are taken.
+    // Nobody else's datagrams are taken; the kernel has drawn the port.
     socket.connect(server).await?;
     for _ in 0..TRIES {
         socket.send(message).await?;
@@ -273,7 +363,61 @@ pub(super) async fn over_tcp(server: SocketAddr, message: &[u8]) -> io::Result<V
 
 #[cfg(test)]
 mod tests {
-    use super::servers_in;
+    use hickory_resolver::proto::op::{Message, OpCode, Query};
+    use hickory_resolver::proto::rr::{Name, RecordType};
+
+    use super::{Question, mixed_case, servers_in};
+
+    #[test]
+    fn an_answer_has_exactly_the_question_that_was_asked() {
+        let asked = Question::of(7, "Shop.eXample", RecordType::TXT, true).unwrap();
+        let answer = |id: u16, queries: &[(&str, RecordType)]| {
+            let mut reply = Message::response(id, OpCode::Query);
+            for (name, kind) in queries {
+                let mut name = Name::from_ascii(name).unwrap();
+                name.set_fqdn(true);
+                reply.add_query(Query::query(name, *kind));
+            }
+            let bytes = reply.to_vec().unwrap();
+            let exact = asked.read(&bytes, Name::eq_case).is_ok();
+            (exact, asked.read(&bytes, |its, ours| its == ours).is_ok())
+        };
+        let own = ("Shop.eXample", RecordType::TXT);
+        assert_eq!(answer(7, &[own]), (true, true));
+        let lower = ("shop.example", RecordType::TXT);
+        assert_eq!(answer(7, &[lower]), (false, true), "for TCP alone");
+        let other = ("other.example", RecordType::TXT);
+        let wrong: [&[(&str, RecordType)]; 5] = [
+            &[],
+            &[own, own],
+            &[own, other],
+            &[other],
+            &[("Shop.eXample", RecordType::A)],
+        ];
+        for queries in wrong {
+            assert_eq!(answer(7, queries), (false, false), "{queries:?}");
+        }
+        assert_eq!(answer(8, &[own]), (false, false));
+    }
+
+    #[test]
+    fn letters_are_capitals_where_bits_are_set_and_nothing_is_left_out() {
+        assert_eq!(mixed_case("a-b.c", &[0b0001_0101]), "A-B.C");
+        assert_eq!(mixed_case("A-B.C", &[0]), "a-b.c");
+        assert_eq!(mixed_case(&"a".repeat(300), &[0xff; 2]).len(), 300);
+        let asked = |_: i32| {
+            let asked = Question::new("shop.example", RecordType::TXT, true).unwrap();
+            (asked.id, asked.name.to_ascii())
+        };
+        let (ids, names): (Vec<_>, Vec<_>) = (0..64).map(asked).unzip();
+        let count = |mut all: Vec<String>| {
+            all.sort();
+            all.dedup();
+            all.len()
+        };
+        assert!(count(ids.iter().map(u16::to_string).collect()) > 48);
+        assert!(count(names) > 32);
+    }
 
     #[test]
     fn the_servers_of_the_system_are_those_that_its_file_names() {

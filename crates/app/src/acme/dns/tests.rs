@@ -7,8 +7,8 @@ use myriad_pki::acme::{
 };
 use myriad_proxy::{BorderSettings, NameSettings, Names};
 
-use self::server::{DnsServer, SECRET, WebhookServer, key};
-use super::{Records, asker, names_at_gateway, names_by, place_of};
+use self::server::{DnsServer, FORGED, Forgery, SECRET, WebhookServer, key};
+use super::{Records, TextFinder, asker, names_at_gateway, names_by, place_of};
 use crate::acme::http::Client;
 use crate::acme::testing;
 
@@ -36,6 +36,49 @@ fn records_within(server: &DnsServer, border: BorderSettings) -> Records {
         Some(server.address.port()),
         client,
     )
+}
+
+/// Finds texts at a server, at whose port the servers of all zones are.
+fn finder(server: &DnsServer) -> TextFinder {
+    let settings = NameSettings {
+        servers: vec![server.address],
+        ..NameSettings::default()
+    };
+    TextFinder::new(settings, Some(server.address.port()))
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_repeat_the_question_is_asked_for_over_tcp() {
+    let server = DnsServer::start(&["shop.example"]).await;
+    server.change(|it| it.text("a.shop.example", "own"));
+    let own: Box<[u8]> = b"own".as_slice().into();
+    let texts = finder(&server).texts("a.shop.example").await.unwrap();
+    assert_eq!(texts, std::slice::from_ref(&own));
+    server.change(|it| assert_eq!(it.over_tcp, 0, "it repeats the question"));
+    for forgery in [Forgery::None, Forgery::Twice, Forgery::OtherCase] {
+        let finder = finder(&server);
+        // The servers of the zone are known, so that the texts alone are forged.
+        finder.texts("a.shop.example").await.unwrap();
+        let before = server.change(|it| (it.forgery.replace(forgery), it.over_tcp).1);
+        let texts = finder.texts("a.shop.example").await.unwrap();
+        let forged: Box<[u8]> = FORGED.as_bytes().into();
+        assert!(texts == std::slice::from_ref(&own) && !texts.contains(&forged));
+        let count = server.change(|it| (it.forgery.take(), it.over_tcp - before).1);
+        assert!(count > 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_confirmed_was_heard_over_tcp_alone() {
+    let server = DnsServer::start(&["shop.example"]).await;
+    server.change(|it| it.text("a.shop.example", "own"));
+    let finder = finder(&server);
+    let texts = finder.confirmed_texts("a.shop.example").await.unwrap();
+    let own: Box<[u8]> = b"own".as_slice().into();
+    assert_eq!(texts, std::slice::from_ref(&own));
+    // Where the zone begins, its servers, their addresses, an alias, and the texts.
+    server.change(|it| assert!((6..=8).contains(&it.over_tcp), "{}", it.over_tcp));
+    server.change(|it| assert_eq!(it.over_tcp, it.all_asked()));
 }
 
 fn update(server: &DnsServer, zone: Option<&str>) -> DnsSolver {

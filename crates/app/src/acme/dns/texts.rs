@@ -12,7 +12,11 @@ use super::zone::Finder;
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Finds texts of records at the servers of their zones. What is not there is never kept.
-pub struct TextFinder(Finder);
+pub struct TextFinder {
+    looking: Finder,
+    /// The same over TCP, which knows nothing that was heard over UDP.
+    confirming: Finder,
+}
 
 impl TextFinder {
     /// Asks the servers of zones at a port; those of the settings, or the system's, where there is
@@ -21,7 +25,10 @@ impl TextFinder {
         let recursors = names.servers.clone();
         // Counted by nobody: those of endpoints are others.
         let names = Names::new(names, &Metrics::new());
-        TextFinder(Finder::new(names, recursors, port))
+        TextFinder {
+            looking: Finder::new(names.clone(), recursors.clone(), port),
+            confirming: Finder::new(names, recursors, port).over_tcp(),
+        }
     }
 
     /// The texts of a name, behind its aliases.
@@ -29,15 +36,28 @@ impl TextFinder {
     /// # Errors
     /// Words about why nobody says.
     pub async fn texts(&self, name: &str) -> Result<Vec<Box<[u8]>>, String> {
-        let looking = async {
-            let spot = self.0.find(name).await?;
-            self.0.texts(&spot).await
-        };
-        match tokio::time::timeout(TIMEOUT, looking).await {
-            Ok(Ok(texts)) => Ok(texts),
-            Ok(Err(StepTrouble::Unproven(words, _))) => Err(words),
-            Ok(Err(other)) => Err(format!("{other:?}")),
-            Err(_) => Err(format!("{name} is not found in DNS in 15 s")),
-        }
+        texts(&self.looking, name).await
+    }
+
+    /// The same, and nothing of it is heard over UDP: for what others would like to forge.
+    ///
+    /// # Errors
+    /// Words about why nobody says.
+    pub async fn confirmed_texts(&self, name: &str) -> Result<Vec<Box<[u8]>>, String> {
+        let found = texts(&self.confirming, name).await;
+        found.map_err(|words| format!("over TCP: {words}"))
+    }
+}
+
+async fn texts(finder: &Finder, name: &str) -> Result<Vec<Box<[u8]>>, String> {
+    let looking = async {
+        let spot = finder.find(name).await?;
+        finder.texts(&spot).await
+    };
+    match tokio::time::timeout(TIMEOUT, looking).await {
+        Ok(Ok(texts)) => Ok(texts),
+        Ok(Err(StepTrouble::Unproven(words, _))) => Err(words),
+        Ok(Err(other)) => Err(format!("{other:?}")),
+        Err(_) => Err(format!("{name} is not found in DNS in 15 s")),
     }
 }

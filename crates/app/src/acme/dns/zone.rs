@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use myriad_base::task;
 use myriad_pki::acme::StepTrouble;
 use myriad_proxy::Names;
 
-use super::ask::{self, AskError, DnsReply, DnsRow, DnsValue, ask_any};
+use super::ask::{self, AskError, AskWay, DnsReply, DnsRow, DnsValue, ask_any};
 use crate::acme::proof::owner;
 
 /// The most aliases on the way from a name to its records.
@@ -41,6 +41,8 @@ pub(super) struct Finder {
     recursors: Vec<SocketAddr>,
     /// The port of the servers of zones; none where they are not asked.
     port: Option<u16>,
+    /// Whether all is asked over TCP.
+    is_tcp: bool,
     zones: RefCell<HashMap<Box<str>, KnownZone>>,
 }
 
@@ -63,7 +65,21 @@ impl Finder {
             names,
             recursors,
             port,
+            is_tcp: false,
             zones: RefCell::default(),
+        }
+    }
+
+    /// This finder, which asks everything over TCP, and for addresses of servers too.
+    pub(super) fn over_tcp(mut self) -> Finder {
+        self.is_tcp = true;
+        self
+    }
+
+    fn way(&self, recurse: bool) -> AskWay {
+        AskWay {
+            recurse,
+            is_tcp: self.is_tcp,
         }
     }
 
@@ -138,7 +154,7 @@ impl Finder {
         let recursors = ask::recursors(&self.recursors);
         let mut rest = name;
         for _ in 0..LABELS_MAX {
-            let reply = ask_any(&recursors, rest, RecordType::SOA, true).await;
+            let reply = ask_any(&recursors, rest, RecordType::SOA, self.way(true)).await;
             let reply = reply.map_err(|error| unknown(name, &error))?;
             if let Some(zone) = apex(&reply, rest) {
                 return Ok(zone.into());
@@ -160,7 +176,7 @@ impl Finder {
             return Ok(servers);
         }
         let recursors = ask::recursors(&self.recursors);
-        let reply = ask_any(&recursors, zone, RecordType::NS, true).await;
+        let reply = ask_any(&recursors, zone, RecordType::NS, self.way(true)).await;
         let reply = reply.map_err(|error| unknown(zone, &error))?;
         let hosts = reply.answers.iter().filter_map(|row| match &row.value {
             DnsValue::Server(host) if *row.owner == *zone => Some(&**host),
@@ -168,12 +184,10 @@ impl Finder {
         });
         let mut servers = Vec::new();
         for host in hosts.take(SERVERS_MAX) {
-            let Ok(found) = self.names.look_up(owner(host), None, host).await else {
-                continue;
-            };
+            let found = self.addresses_of(host).await;
             // Whoever writes a zone chooses them.
             let border = self.names.border();
-            let admitted = found.addresses.into_iter();
+            let admitted = found.into_iter();
             let admitted = admitted.filter(|ip| border.admits_resolved(host, *ip, false));
             let admitted = admitted.take(ADDRESSES_MAX);
             servers.extend(admitted.map(|ip| SocketAddr::new(ip, port)));
@@ -188,6 +202,27 @@ impl Finder {
         }
         zones.insert(zone.into(), (clock::now(), servers.clone()));
         Ok(servers)
+    }
+
+    /// The addresses of a server; none where it has none, or nobody says.
+    async fn addresses_of(&self, host: &str) -> Vec<IpAddr> {
+        if !self.is_tcp {
+            let found = self.names.look_up(owner(host), None, host).await;
+            return found.map(|it| it.addresses).unwrap_or_default();
+        }
+        let recursors = ask::recursors(&self.recursors);
+        let mut found = Vec::new();
+        for kind in [RecordType::A, RecordType::AAAA] {
+            let Ok(reply) = ask_any(&recursors, host, kind, self.way(true)).await else {
+                continue;
+            };
+            let rows = reply.answers.iter().filter(|row| *row.owner == *host);
+            found.extend(rows.filter_map(|row| match row.value {
+                DnsValue::Address(ip) => Some(ip),
+                _ => None,
+            }));
+        }
+        found
     }
 
     fn known(&self, zone: &str) -> Option<Rc<[SocketAddr]>> {
@@ -218,8 +253,11 @@ impl Finder {
         kind: RecordType,
     ) -> Result<DnsReply, StepTrouble> {
         let reply = match self.asks_zones() {
-            true => ask_any(servers, name, kind, false).await,
-            false => ask_any(&ask::recursors(&self.recursors), name, kind, true).await,
+            true => ask_any(servers, name, kind, self.way(false)).await,
+            false => {
+                let recursors = ask::recursors(&self.recursors);
+                ask_any(&recursors, name, kind, self.way(true)).await
+            }
         };
         reply.map_err(|error| unknown(name, &error))
     }
@@ -267,8 +305,12 @@ async fn zone_shows(zone: &str, servers: &[SocketAddr], texts: &Texts) -> Result
 
 /// The first name whose text a server does not have.
 async fn missing(server: SocketAddr, texts: Texts) -> Result<Option<Box<str>>, AskError> {
+    let way = AskWay {
+        recurse: false,
+        is_tcp: false,
+    };
     for (name, text) in texts {
-        let reply = ask_any(&[server], &name, RecordType::TXT, false).await?;
+        let reply = ask_any(&[server], &name, RecordType::TXT, way).await?;
         let is_it = |row: &DnsRow| {
             row.owner == name
                 && matches!(&row.value, DnsValue::Text(it) if **it == *text.as_bytes())

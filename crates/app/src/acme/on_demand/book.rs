@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use myriad_model::is_demandable;
 use myriad_pki::acme::{Budget, Millis, Suffixes};
+use myriad_proxy::DEMANDS_UNANSWERED_MAX;
 
 use crate::settings::OnDemandSettings;
 
@@ -22,7 +23,7 @@ pub(super) const FAILED_FOR: Millis = 5_000;
 const ANSWERS_MAX: usize = 8_192;
 
 /// The most questions at a time.
-pub(super) const ASKING_MAX: usize = 16;
+pub(super) const ASKING_MAX: usize = DEMANDS_UNANSWERED_MAX;
 
 /// The span of the budget of questions: so many at once as are allowed in it.
 const ASKS_SPAN: Millis = 10_000;
@@ -139,6 +140,11 @@ impl DemandBook {
     /// Takes in an order that was under way, which goes on.
     pub(super) fn resume(&mut self, name: &Arc<str>, now: Millis) {
         self.insert(name, false, now);
+    }
+
+    /// Whether there is a question about a name.
+    pub(super) fn is_asking(&self, name: &str) -> bool {
+        self.asking.contains(name)
     }
 
     /// When the next question may be asked; none where it may be now.

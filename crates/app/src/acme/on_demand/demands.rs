@@ -79,7 +79,8 @@ impl Demands {
     /// Knows of nothing; registers the metrics that show hosts.
     pub fn new(metrics: &Metrics) -> Demands {
         Demands(Arc::new(Inner {
-            told: Demand::new(metrics),
+            told: Demand::new(metrics).for_clients_elsewhere(),
+            wished: Demand::default().for_clients_elsewhere(),
             ..Inner::default()
         }))
     }

@@ -123,3 +123,45 @@ async fn names_whose_certificates_are_over_are_told_at_once() {
     };
     LocalSet::new().run_until(work).await;
 }
+
+/// Lets names be asked about until the endpoint has heard so many questions.
+async fn heard(on_demand: &Rc<OnDemand>, asked: &AtomicUsize, count: usize) {
+    let hearing = async {
+        while asked.load(Ordering::Relaxed) < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    tokio::select! {
+        news = on_demand.next() => panic!("{news:?}"),
+        () = hearing => {}
+    }
+}
+
+#[tokio::test]
+async fn networks_whose_names_were_refused_wait_for_late_answers_and_keep_nobody_back() {
+    let endpoint = endpoint().await;
+    let work = async {
+        let demand = Demand::default();
+        let on_demand = on_demand(&demand, &endpoint.url);
+        let flood = |prefix: &str| {
+            for network in 1..=32_u64 {
+                let (demand, name) = (demand.clone(), format!("{prefix}{network}.example"));
+                let asking = async move { demand.ask(&name, network << 8).await };
+                drop(task::spawn_local("flood", asking));
+            }
+        };
+        flood("no");
+        heard(&on_demand, &endpoint.asked, 32).await;
+        flood("slow");
+        heard(&on_demand, &endpoint.asked, 36).await;
+        let mine = demand.clone();
+        let asking = async move { mine.ask("yes.example", 0xc000_0201).await };
+        drop(task::spawn_local("mine", asking));
+        // Sooner than one of the answers is given up.
+        let told = tokio::time::timeout(Duration::from_secs(2), on_demand.next()).await;
+        assert_eq!(told.unwrap(), DemandNews::Want("yes.example".into()));
+        assert_eq!(endpoint.asked.load(Ordering::Relaxed), 32 + 4 + 1);
+    };
+    LocalSet::new().run_until(work).await;
+}

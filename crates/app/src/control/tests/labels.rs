@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::super::{Control, Event};
-use super::{Recorder, control, control_within, listed, put};
+use super::{Recorder, asked, control, control_within, listed, put};
 
 /// Pods of each namespace.
 const PODS: usize = 20;
@@ -41,16 +41,18 @@ fn step(control: &mut Control<Recorder>, event: Event) {
 
 /// The views of the first Pods of a namespace, as their proxies are told.
 fn ask(control: &mut Control<Recorder>, namespace: &str, count: usize) -> Vec<Option<Arc<str>>> {
-    let mut asked = Vec::new();
+    let mut waiting = Vec::new();
     for number in 0..count {
         let (answer, answered) = oneshot::channel();
-        let event = Event::Asked(format!("{namespace}/p{number}"), answer);
+        let event = asked(&format!("{namespace}/p{number}"), answer);
         assert!(control.take(event));
-        asked.push(answered);
+        waiting.push(answered);
     }
     while control.translate_postponed() {}
     control.beside.answer(&control.engine);
-    let answers = asked.iter_mut().map(|it| it.try_recv().expect("an answer"));
+    let answers = waiting
+        .iter_mut()
+        .map(|it| it.try_recv().expect("an answer"));
     answers.collect()
 }
 

@@ -20,6 +20,7 @@ fn gateway(name: &str) -> Arc<Status> {
         ports: Box::default(),
         labels: Box::default(),
         annotations: Box::default(),
+        scaling: None,
     };
     Arc::new(Status {
         object: ObjectKey::new(ObjectKind::Gateway, "edge", name),

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::{Control, Event, INBOX_EVENTS_MAX, TAKING_IN_MAX};
-use super::{Recorder, batch, change, control, pod, service};
+use super::{Recorder, asked, batch, change, control, pod, service};
 
 /// A Sidecar of the namespace whose objects are for all.
 fn sidecar_for_all(hosts: &str) -> Event {
@@ -44,7 +44,7 @@ async fn a_single_change_is_published_while_all_sidecars_look_at_what_they_may_r
     let mut answers = Vec::new();
     for number in 0..VIEWS {
         let (answer, answered) = oneshot::channel();
-        assert!(control.take(Event::Asked(format!("shop/p{number}"), answer)));
+        assert!(control.take(asked(&format!("shop/p{number}"), answer)));
         answers.push(answered);
     }
     // A look at the clock is a 25th of what may run between two cuts.
@@ -118,9 +118,11 @@ async fn what_views_look_at_is_charged_to_whoever_caused_it_once_it_adds_up() {
         assert!(control.take(event));
         control.translate_cut();
     }
+    let mut answers = Vec::new();
     for number in 0..5 {
-        let (answer, _) = oneshot::channel();
-        assert!(control.take(Event::Asked(format!("shop/p{number}"), answer)));
+        let (answer, answered) = oneshot::channel();
+        answers.push(answered);
+        assert!(control.take(asked(&format!("shop/p{number}"), answer)));
     }
     while control.translate_postponed() {}
     assert!(control.take(batch("b", 0..1, 3)));

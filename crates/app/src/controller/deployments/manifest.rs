@@ -60,6 +60,8 @@ impl Parts<'_> {
         // Before there is anybody to be asked.
         objects.extend(policy.map(|policy| (MadeKind::NetworkPolicy, policy)));
         objects.push((MadeKind::Deployment, self.deployment(&name)));
+        let autoscaler = self.autoscaler(&name);
+        objects.extend(autoscaler.map(|it| (MadeKind::HorizontalPodAutoscaler, it)));
         if self.has_ports() {
             let services = self.services(&name).into_iter();
             objects.extend(services.map(|service| (MadeKind::Service, service)));
@@ -162,6 +164,26 @@ impl Parts<'_> {
         }
         object["spec"] = spec;
         object
+    }
+
+    /// How many proxies there are by the processor time that they take, where the parameters of the
+    /// class say so.
+    fn autoscaler(&self, name: &str) -> Option<Value> {
+        let scaling = self.deployment.scaling?;
+        let kind = MadeKind::HorizontalPodAutoscaler;
+        let mut object = self.object(kind, name, &BTreeMap::new());
+        let target = json!({"type": "Utilization", "averageUtilization": scaling.cpu_percent});
+        object["spec"] = json!({
+            "scaleTargetRef": {
+                "apiVersion": MadeKind::Deployment.api_version(),
+                "kind": MadeKind::Deployment.as_str(),
+                "name": name,
+            },
+            "minReplicas": scaling.replicas_min,
+            "maxReplicas": scaling.replicas_max,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        });
+        Some(object)
     }
 
     /// The Pod of the template, for the ports of the Gateway.

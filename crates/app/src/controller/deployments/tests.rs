@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use myriad_api::gateway::status::{
-    DeployedPort, Deployment, GatewayStatus, ObjectCondition, State, Status, WantedAddress,
+    DeployedPort, Deployment, GatewayStatus, ObjectCondition, Scaling, State, Status, WantedAddress,
 };
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::task;
@@ -44,6 +44,8 @@ struct Objects {
     uids: u64,
     /// A part of paths of which nothing may be written.
     forbidden: Option<&'static str>,
+    /// The replicas of the Deployment once it was read for the next time.
+    decided: Option<u64>,
 }
 
 impl Api {
@@ -72,7 +74,9 @@ impl Api {
         let mut objects = self.0.lock().unwrap();
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         if method == "GET" {
-            return objects.read(path, query);
+            let answer = objects.read(path, query);
+            objects.decide(path);
+            return answer;
         }
         if objects.forbidden.is_some_and(|part| path.contains(part)) {
             return (403, json!({"message": "as the test wants"}));
@@ -92,6 +96,11 @@ impl Api {
         if !expected.is_null() && uid.as_ref() != Some(expected) {
             return (409, json!({}));
         }
+        let expected = &body["metadata"]["resourceVersion"];
+        let version = known.map(|it| it["metadata"]["resourceVersion"].clone());
+        if !expected.is_null() && version.as_ref() != Some(expected) {
+            return (409, json!({}));
+        }
         if method == "DELETE" {
             objects.all.remove(path);
             return (200, json!({}));
@@ -99,6 +108,7 @@ impl Api {
         let mut object = body.clone();
         objects.uids += 1;
         let new = json!(format!("u{}", objects.uids));
+        object["metadata"]["resourceVersion"] = objects.uids.to_string().into();
         object["metadata"]["uid"] = uid.unwrap_or(new);
         if let Some(ip) = object["spec"]["loadBalancerIP"].as_str() {
             object["status"]["loadBalancer"]["ingress"] = json!([{"ip": ip}]);
@@ -111,6 +121,18 @@ impl Api {
 }
 
 impl Objects {
+    /// Lets the autoscaler decide after a Deployment was read.
+    fn decide(&mut self, path: &str) {
+        let Some(deployment) = self.all.get_mut(path) else {
+            return;
+        };
+        if let Some(replicas) = self.decided.take_if(|_| path.starts_with(DEPLOYMENTS)) {
+            self.uids += 1;
+            deployment["metadata"]["resourceVersion"] = self.uids.to_string().into();
+            deployment["spec"]["replicas"] = replicas.into();
+        }
+    }
+
     fn read(&self, path: &str, query: &str) -> (u16, Value) {
         if let Some(object) = self.all.get(path) {
             return (200, object.clone());
@@ -133,6 +155,10 @@ struct Silent;
 
 impl Describe for Silent {
     fn describe(&self, _: &ObjectKey) -> Description {
+        Description::Later
+    }
+
+    fn peek(&self, _: &ObjectKey) -> Description {
         Description::Later
     }
 }
@@ -176,6 +202,7 @@ fn status(is_dedicated: bool, addresses: &[&str]) -> Status {
         ports: [port].into(),
         labels: Box::default(),
         annotations: Box::default(),
+        scaling: None,
     };
     let addresses = addresses.iter().map(|value| WantedAddress {
         kind: "IPAddress".into(),
@@ -280,6 +307,7 @@ async fn keeper(api: &Api) -> DeploymentKeeper {
         kinds: Vec::new(),
         writes_per_second: 1.0,
         waiting_max: 9,
+        mend_after: Duration::from_secs(5),
     };
     let (_, statuses) = DescribedWriter::new(
         client.clone(),
@@ -530,6 +558,66 @@ async fn a_network_policy_goes_when_the_operator_wants_none() {
     world.keeper.template.network_policy = None;
     assert!(world.look_after().await);
     assert_eq!(world.api.get(&path), None);
+}
+
+#[tokio::test]
+async fn an_autoscaler_says_how_many_proxies_there_are_while_the_class_asks_for_one() {
+    let mut world = World::new().await;
+    let scaled = |cpu_percent: u32| {
+        let mut status = status(true, &[]);
+        if let State::Gateway(gateway) = &mut status.state {
+            let deployment = gateway.deployment.as_mut().unwrap();
+            deployment.scaling = Some(Scaling {
+                replicas_min: 2,
+                replicas_max: 5,
+                cpu_percent,
+            });
+        }
+        status
+    };
+    world.state(&scaled(80));
+    assert!(world.look_after().await);
+    let path = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web-myriad";
+    let spec = world.api.get(path).unwrap()["spec"].clone();
+    assert_eq!(spec["scaleTargetRef"]["name"], "web-myriad");
+    assert_eq!(
+        (&spec["minReplicas"], &spec["maxReplicas"]),
+        (&json!(2), &json!(5))
+    );
+    let target = &spec["metrics"][0]["resource"]["target"];
+    assert_eq!(target["averageUtilization"], 80);
+    let deployment = format!("{DEPLOYMENTS}/web-myriad");
+    let replicas = |world: &World| world.api.get(&deployment).unwrap()["spec"]["replicas"].clone();
+    assert_eq!(replicas(&world), 2);
+    // What it has decided stays, whatever else changes.
+    let mut busy = world.api.get(&deployment).unwrap();
+    busy["spec"]["replicas"] = 4.into();
+    world.api.put(&deployment, busy);
+    world.state(&scaled(50));
+    assert!(world.look_after().await);
+    assert_eq!(replicas(&world), 4);
+    // So does what it decides between the read and the write: that is tried again.
+    world.api.0.lock().unwrap().decided = Some(5);
+    assert!(!world.look_after().await);
+    assert_eq!(replicas(&world), 5);
+    assert!(world.look_after().await);
+    assert_eq!(replicas(&world), 5);
+    world.state(&status(true, &[]));
+    assert!(world.look_after().await);
+    assert_eq!((replicas(&world), world.made()), (json!(1), all()));
+    // It goes with its Gateway.
+    world.state(&scaled(80));
+    assert!(world.look_after().await);
+    world.api.remove(&format!("{GATEWAYS}/web"));
+    assert!(world.look_after().await);
+    assert_eq!(world.made(), [""; 0]);
+    // Without the right to make one the Gateway says so.
+    world.api.put(&format!("{GATEWAYS}/web"), gateway("g1"));
+    world.api.forbid(Some("/horizontalpodautoscalers/"));
+    assert!(world.look_after().await);
+    let obstacle = world.installation().unwrap().obstacle.unwrap();
+    let said = "HorizontalPodAutoscaler shop/web-myriad may not be made";
+    assert!(obstacle.message.contains(said), "{obstacle:?}");
 }
 
 #[tokio::test]

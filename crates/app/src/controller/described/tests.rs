@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use myriad_api::gateway::ParentReference;
 use myriad_api::gateway::status::{
@@ -11,26 +12,29 @@ use myriad_base::metrics::Metrics;
 use myriad_model::{Digest, Key, Position, Version};
 use myriad_source::kubernetes::status::Address;
 use myriad_source::kubernetes::status::described::{Describe, Description};
-use myriad_source::kubernetes::status::ours::{OwnCondition, OwnForm};
+use myriad_source::kubernetes::status::ours::{OwnCondition, OwnForm, OwnStatus};
 use myriad_translate::Difference;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{Described, Peers};
 use crate::controller::deployments::Installations;
+use crate::controller::published::Published;
 use crate::dedicated::DedicatedGateways;
 use crate::live::{Live, Newcomer, Speaker};
-use crate::stated::StatedStatuses;
+use crate::stated::{Revisions, StatedStatuses};
 
-fn described() -> (Described, watch::Sender<Option<Arc<[Address]>>>) {
-    let (addresses, shared) = watch::channel(None);
+fn described() -> (Described, watch::Sender<Published>) {
+    let (addresses, shared) = watch::channel(Published::default());
     let described = Described {
         stated: StatedStatuses::new(Some(DedicatedGateways::default())),
         live: Live::new(&Metrics::new()),
         peers: Peers::default(),
         shared: Some(shared),
         installed: Some(Installations::default()),
+        is_live: Arc::default(),
     };
+    described.is_live.store(true, Ordering::Relaxed);
     (described, addresses)
 }
 
@@ -47,6 +51,7 @@ fn gateway(is_dedicated: bool, addresses: &[&str]) -> Status {
         ports: Box::default(),
         labels: Box::default(),
         annotations: Box::default(),
+        scaling: None,
     };
     let addresses = addresses.iter().map(|value| WantedAddress {
         kind: "IPAddress".into(),
@@ -107,8 +112,8 @@ fn words(conditions: &[OwnCondition]) -> Vec<(&str, &str, &str)> {
     conditions.iter().map(word).collect()
 }
 
-/// The conditions of a Gateway, and its addresses.
-fn of_gateway(described: &Described, status: &Status) -> (Vec<OwnCondition>, Value) {
+/// The conditions of a Gateway, and its addresses; none where those stay that it shows.
+fn of_gateway(described: &Described, status: &Status) -> (Vec<OwnCondition>, Option<Value>) {
     let (generation, form) = form(described, status);
     let OwnForm::Whole {
         conditions, fields, ..
@@ -118,7 +123,7 @@ fn of_gateway(described: &Described, status: &Status) -> (Vec<OwnCondition>, Val
     };
     assert_eq!(generation, status.generation);
     let addresses = fields.iter().find(|(name, _)| *name == "addresses");
-    (conditions, addresses.unwrap().1.clone())
+    (conditions, addresses.map(|(_, shown)| shown.clone()))
 }
 
 /// Lets proxies of the operator serve the newest commit.
@@ -146,7 +151,16 @@ fn a_shared_gateway_shows_the_published_addresses_once_they_are_known() {
     let status = gateway(false, &[]);
     state(&described, &status);
     assert_eq!(described.describe(&status.object), Description::Later);
-    addresses.send_replace(Some(Arc::default()));
+    addresses.send_replace(Published::Missing);
+    let (conditions, shown) = of_gateway(&described, &status);
+    let programmed = &conditions[1];
+    assert_eq!(
+        (programmed.status, programmed.reason, shown),
+        ("False", "AddressNotAssigned", None),
+        "the Service may have gone before this process came"
+    );
+    assert!(programmed.message.contains("--publish-service"));
+    addresses.send_replace(Published::Found(Arc::default()));
     let (conditions, shown) = of_gateway(&described, &status);
     let expected = [
         ("Accepted", "True", "Accepted"),
@@ -155,9 +169,9 @@ fn a_shared_gateway_shows_the_published_addresses_once_they_are_known() {
     ];
     assert_eq!(
         (words(&conditions), shown),
-        (expected.to_vec(), Value::Null)
+        (expected.to_vec(), Some(Value::Null))
     );
-    addresses.send_replace(Some([ip("192.0.2.1")].into()));
+    addresses.send_replace(Published::Found([ip("192.0.2.1")].into()));
     connect(&described.live, 2);
     let (conditions, shown) = of_gateway(&described, &status);
     let expected = [
@@ -171,14 +185,15 @@ fn a_shared_gateway_shows_the_published_addresses_once_they_are_known() {
             .message
             .starts_with("served by all 2 ready proxies since ")
     );
-    assert_eq!(shown, json!([{"type": "IPAddress", "value": "192.0.2.1"}]));
+    let expected = json!([{"type": "IPAddress", "value": "192.0.2.1"}]);
+    assert_eq!(shown, Some(expected));
     // One that nobody can give keeps it from being programmed.
     let asks = gateway(false, &["192.0.2.9"]);
     state(&described, &asks);
     let (conditions, shown) = of_gateway(&described, &asks);
     assert_eq!(
         (conditions[1].reason, shown),
-        ("AddressNotUsable", Value::Null)
+        ("AddressNotUsable", Some(Value::Null))
     );
 }
 
@@ -238,6 +253,68 @@ fn a_route_is_live_at_a_parent_that_accepts_it_once_all_serve_it() {
     let refused = route(&[refused]);
     state(&described, &refused);
     assert_eq!(live_of(&refused), ("False", "NotAccepted"));
+}
+
+#[tokio::test]
+async fn a_route_that_waits_for_proxies_says_so_when_the_last_is_gone() {
+    let (described, _addresses) = described();
+    state(&described, &gateway(false, &[]));
+    let accepted = route(&["Accepted", "ResolvedRefs"].map(holds));
+    state(&described, &accepted);
+    connect(&described.live, 1);
+    let groups = described.stated.groups(&accepted).into_iter().flatten();
+    described.live.hold_object(&accepted.object, groups);
+    let reason = || {
+        let (_, form) = form(&described, &accepted);
+        let OwnForm::Listed(entries) = form else {
+            panic!("no list");
+        };
+        entries[0].conditions.last().map(|it| it.reason)
+    };
+    assert_eq!(reason(), Some("Pending"));
+    described.live.gone(0);
+    let told = described.live.next_served().await;
+    assert!(told.contains(&accepted.object), "{told:?}");
+    assert_eq!(reason(), Some("NoProxies"));
+}
+
+#[test]
+fn a_comparison_leaves_alone_what_an_object_waits_for() {
+    let (described, _addresses) = described();
+    state(&described, &gateway(false, &[]));
+    let status = route(&["Accepted", "ResolvedRefs"].map(holds));
+    state(&described, &status);
+    let key = &status.object;
+    described.stated.note_read(key, &Revisions::default());
+    let waits = || (described.live.awaits(key), described.peers.is_waited_for());
+    let reason = |description: Description| match description {
+        Description::Shown(OwnStatus {
+            form: OwnForm::Listed(entries),
+            ..
+        }) => entries[0].conditions.last().map(|it| it.reason),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(described.peek(key)), Some("NoProxies"));
+    assert_eq!(waits(), (false, false));
+    assert_eq!(reason(described.describe(key)), Some("NoProxies"));
+    assert_eq!(waits(), (true, true));
+    connect(&described.live, 1);
+    assert_eq!(reason(described.peek(key)), Some("Served"));
+    assert!(waits().1 && described.stated.read_of(key).is_some());
+    assert_eq!(reason(described.describe(key)), Some("Served"));
+    assert_eq!(waits(), (false, false));
+    assert_eq!(described.stated.read_of(key), None);
+}
+
+#[test]
+fn before_the_first_list_is_complete_nothing_is_taken_back() {
+    let (described, _addresses) = described();
+    let key = route(&[]).object;
+    assert_eq!(described.describe(&key), Description::Nothing);
+    described.is_live.store(false, Ordering::Relaxed);
+    for said in [described.describe(&key), described.peek(&key)] {
+        assert_eq!(said, Description::Later);
+    }
 }
 
 #[test]

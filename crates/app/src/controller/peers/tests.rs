@@ -96,7 +96,11 @@ async fn an_object_waits_for_another_replica_until_that_says_something_new() {
             namespaces: &namespaces,
             read: None,
         };
-        peers.served(&object, group)
+        let (was_waited_for, peeked) = (peers.is_waited_for(), peers.peek(&object, group));
+        assert_eq!(peers.is_waited_for(), was_waited_for);
+        let served = peers.served(&object, group);
+        assert_eq!(peeked, served);
+        served
     };
     let say = |report: Report| Texts::from([("other".to_owned(), report.text())]);
     assert_eq!(served(&ProxyGroup::Shared), (0, false));

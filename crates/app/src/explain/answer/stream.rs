@@ -6,6 +6,7 @@ use myriad_model::ListenerProtocol;
 use myriad_proxy::policy::authorize;
 use myriad_proxy::route::downstream_connection::DownstreamConnection;
 use myriad_proxy::route::stream_route::{Arrival, StreamRouteEntry};
+use myriad_proxy::route::within;
 use myriad_proxy::telemetry::count::Counts;
 
 use super::Walk;
@@ -29,6 +30,12 @@ impl Walk<'_> {
         }
         self.note("stream", format!("{what} is handed on as {object} says"));
         let tables = self.scene.tables.clone();
+        let secured = visit.secured.as_ref();
+        if secured.is_some_and(|secured| within::is_asked(&tables, secured, &entry)) {
+            let text = "the name in the client's own handshake, within mutual TLS of the mesh, \
+                        decides where it goes";
+            self.note("stream", text.to_owned());
+        }
         let stream = authorize::JudgedStream {
             listener: &visit.listener,
             client: visit.client.ip(),
@@ -67,7 +74,7 @@ impl Walk<'_> {
     }
 
     /// Notes where a stream may lead, and says how many endpoints are ready.
-    fn meet_targets(&mut self, entry: &StreamRouteEntry) -> usize {
+    pub(super) fn meet_targets(&mut self, entry: &StreamRouteEntry) -> usize {
         let shares = entry
             .stream_route()
             .map(|stream_route| &*stream_route.upstreams);

@@ -473,6 +473,32 @@ fn a_handshake_that_is_handed_on_ends_the_questions() {
 }
 
 #[test]
+fn mutual_tls_of_the_mesh_is_explained_where_the_identity_is() {
+    let gateway = istio(
+        ObjectKind::IstioGateway,
+        "edge",
+        json!({
+            "selector": {"istio": "ingressgateway"},
+            "servers": [{
+                "port": {"number": 443, "name": "tls", "protocol": "TLS"},
+                "hosts": ["*.shop.test"],
+                "tls": {"mode": "ISTIO_MUTUAL"},
+            }],
+        }),
+    );
+    let settings = Settings {
+        sidecars: true,
+        ..Settings::default()
+    };
+    let mut engine = Engine::new(settings, Writer::new(Sealer::new([3; 32], Form::Value)));
+    engine.apply(vec![gateway], 0);
+    let question = question("https://db.shop.test/");
+    let scene = gather::gather(engine.snapshot(), &question.names());
+    let seen = answer::explain(&scene, &question, &|_| Vec::new());
+    assert!(seen.answer.contains("identity in the mesh"), "{seen}");
+}
+
+#[test]
 fn what_no_client_is_is_refused() {
     for (client, sni, claims) in [
         ("here", "", ""),

@@ -134,6 +134,8 @@ fn without_any_proxy_an_object_waits_for_the_first() {
     world.live.await_object(&route("a"), [ProxyGroup::Shared]);
     let served = |name: &str| world.live.served(&route(name), &ProxyGroup::Shared);
     assert_eq!(served("a"), Served::Nowhere);
+    let peeked = world.live.peek(&route("peeked"), &ProxyGroup::Shared);
+    assert_eq!(peeked, Served::Nowhere);
     assert_eq!(served("older"), Served::Nowhere);
     world.connect(1, "gateway", Speaker::Operator);
     assert_eq!((world.told(), served("a")), (vec![], Served::Nowhere));
@@ -146,6 +148,43 @@ fn without_any_proxy_an_object_waits_for_the_first() {
     world.live.gone(1);
     assert_eq!(served("b"), Served::Nowhere);
     assert!(world.live.lock().groups.crowds.is_empty());
+}
+
+#[test]
+fn what_waits_is_told_when_the_last_ready_proxy_goes_and_when_the_first_comes() {
+    let mut world = World::new();
+    let first = world.commit("gateway");
+    world.join(1);
+    world.join(2);
+    world.commit("gateway");
+    world.live.await_object(&route("a"), [ProxyGroup::Shared]);
+    world.live.hold_object(&route("b"), [ProxyGroup::Shared]);
+    world.live.await_object(&route("c"), [own("edge/g")]);
+    let served = || world.live.served(&route("a"), &ProxyGroup::Shared);
+    world.live.gone(1);
+    assert_eq!(
+        (world.told(), served()),
+        (vec![], Served::Partly { proxies: 1 })
+    );
+    world.live.gone(2);
+    assert_eq!(
+        (world.told().join(" "), served()),
+        ("a b".to_owned(), Served::Nowhere)
+    );
+    assert!(world.live.awaits(&route("a")) && !world.live.awaits(&route("d")));
+    // One that is not ready turns nothing, and the first that is does, though it lags behind.
+    world.connect(3, "gateway", Speaker::Operator);
+    world.live.gone(3);
+    world.connect(4, "gateway", Speaker::Operator);
+    assert_eq!(world.told(), [""; 0]);
+    world.ack(4, first);
+    assert_eq!(
+        (world.told().join(" "), served()),
+        ("a b".to_owned(), Served::Partly { proxies: 1 })
+    );
+    world.ack(4, world.commits);
+    assert_eq!(world.told(), ["a"]);
+    assert!(!world.live.awaits(&route("a")) && world.live.awaits(&route("b")));
 }
 
 #[test]

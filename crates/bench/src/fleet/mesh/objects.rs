@@ -132,6 +132,12 @@ impl Setup {
         Ok(pod.context("there are so many Pods")?.clone())
     }
 
+    /// The path of a Pod.
+    pub(super) fn path(&self, pod: &Pod) -> String {
+        let namespace = self.name(pod.namespace);
+        format!("/api/v1/namespaces/{namespace}/pods/{}", pod.name)
+    }
+
     /// A change of a Service, or of its endpoints, and the number of its namespace.
     pub(super) fn change(&self, turn: u32, what: Told) -> (usize, Write) {
         let at = turn as usize;
@@ -255,17 +261,6 @@ impl Setup {
             },
         })
     }
-}
-
-/// The roots that the controller is known by.
-///
-/// # Errors
-/// The API server refuses.
-pub(super) fn roots(mesh: &Mesh) -> anyhow::Result<String> {
-    let path = format!("/api/v1/namespaces/{}/configmaps/myriad-ca", mesh.namespace);
-    let map = mesh.call(Method::GET, &path, None)?;
-    let text = map.pointer("/data/ca.crt").and_then(Value::as_str);
-    Ok(text.context("there is a root")?.to_owned())
 }
 
 /// Makes the API server know Sidecars, unless it does.

@@ -27,7 +27,8 @@ pub(super) enum Told {
 
 /// Sidecars.
 pub(super) struct Sidecars {
-    way: Way,
+    /// The ways to all controllers.
+    ways: Vec<Way>,
     services: usize,
     board: Arc<Board>,
     received: Vec<Received>,
@@ -50,6 +51,9 @@ struct State {
     /// The newest change of an endpoint and of a port that it was told, and when.
     endpoint: (u32, Instant),
     port: (u32, Instant),
+    /// How many changes of endpoints it was told, and of ports that it did not know.
+    endpoints_told: u64,
+    ports_told: u64,
 }
 
 /// Tells how far it is.
@@ -64,13 +68,13 @@ impl Sidecars {
     ///
     /// # Errors
     /// The errors of the system.
-    pub(super) fn new(way: Way, services: usize, threads: usize) -> anyhow::Result<Sidecars> {
+    pub(super) fn new(ways: Vec<Way>, services: usize, threads: usize) -> anyhow::Result<Sidecars> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .enable_all()
             .build()?;
         Ok(Sidecars {
-            way,
+            ways,
             services,
             board: Arc::default(),
             received: Vec::new(),
@@ -79,10 +83,15 @@ impl Sidecars {
         })
     }
 
-    /// Starts that of a Pod.
-    pub(super) fn start(&mut self, pod: Pod) {
+    /// Starts that of a Pod, by whose number it is with one of the controllers.
+    ///
+    /// # Errors
+    /// There is no controller.
+    pub(super) fn start(&mut self, pod_number: usize, pod: Pod) -> anyhow::Result<()> {
         let received = Received::default();
-        let way = self.way.with_token(&pod.token);
+        let way = self.ways.get(pod_number % self.ways.len().max(1));
+        let way = way.context("there is a controller")?;
+        let way = way.with_token(&pod.token);
         let settings = way.settings(pod.name, received.clone());
         let number = self.received.len();
         self.received.push(received);
@@ -92,6 +101,8 @@ impl Sidecars {
             complete: None,
             endpoint: (0, now),
             port: (0, now),
+            endpoints_told: 0,
+            ports_told: 0,
         });
         let mut follower = Follower {
             number,
@@ -102,6 +113,7 @@ impl Sidecars {
         let drained = self.drain.holder();
         self.runtime
             .spawn(async move { client.run(&mut follower, drained).await });
+        Ok(())
     }
 
     /// Waits until all hold everything, and says since when.
@@ -144,6 +156,16 @@ impl Sidecars {
                 .collect();
             told?.into_iter().max()
         })
+    }
+
+    /// The namespace of each, and how many changes of this kind it was told so far.
+    pub(super) fn told(&self, what: Told) -> Vec<(usize, u64)> {
+        let states = self.board.lock();
+        let told = states.iter().map(|state| match what {
+            Told::Endpoint => (state.namespace, state.endpoints_told),
+            Told::Port => (state.namespace, state.ports_told),
+        });
+        told.collect()
     }
 
     /// Bytes that arrived so far, at each.
@@ -208,11 +230,13 @@ impl Apply for Follower {
             }
         }
         self.board.set(self.number, |state| {
+            state.endpoints_told += u64::from(endpoint > 0);
             if endpoint > state.endpoint.0 {
                 state.endpoint = (endpoint, now);
             }
             if port > state.port.0 {
                 state.port = (port, now);
+                state.ports_told += 1;
             }
             endpoint + port > 0
         });

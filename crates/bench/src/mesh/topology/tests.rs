@@ -16,8 +16,11 @@ services:
 - name: cart
   responseSize: 0
   errorRate: 0.25
-  script: [{call: mail}]
+  script: [{call: mail}, {query: {database: store, sql: SELECT 1, rows: 1}}]
 - name: mail
+databases:
+- name: store
+  setup: [CREATE TABLE a (b int), INSERT INTO a VALUES (1)]
 ";
 
 fn call(service: &str, request_bytes: usize, probability: f64) -> Command {
@@ -53,6 +56,133 @@ fn a_graph_is_read_with_its_units_and_defaults() {
     );
     assert_eq!(front.work.calls().len(), 3);
     assert_eq!(mail.work.script, []);
+    let query = Query {
+        database: "store".to_owned(),
+        sql: "SELECT 1".to_owned(),
+        rows: 1,
+    };
+    let script = [call("mail", 128, 1.0), Command::Query(query)];
+    assert_eq!((&cart.work.script[..], cart.work.rows()), (&script[..], 1));
+    let setup = ["CREATE TABLE a (b int)", "INSERT INTO a VALUES (1)"].map(str::to_owned);
+    let store = Database {
+        name: "store".to_owned(),
+        setup: setup.into(),
+    };
+    assert_eq!(topology.databases, [store]);
+    assert_eq!((topology.asking("store"), topology.asking("mail")), (2, 0));
+}
+
+#[test]
+fn a_graph_without_chance_says_how_often_each_service_is_asked() {
+    let topology = Topology::parse(GRAPH).unwrap();
+    assert_eq!(topology.demand(), None, "errors by chance");
+    let text = GRAPH.replace("errorRate: 10%", "errorRate: 0");
+    let text = text.replace("errorRate: 0.25", "errorRate: 0");
+    let topology = Topology::parse(&text).unwrap();
+    assert_eq!(topology.demand(), None, "a call by chance");
+    let text = text.replace("probability: 50", "probability: 100");
+    let topology = Topology::parse(&text).unwrap();
+    assert_eq!(topology.demand(), Some(vec![1, 1, 3]));
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mesh");
+    let text = std::fs::read_to_string(format!("{folder}/flights.yaml")).unwrap();
+    let topology = Topology::parse(&text).unwrap();
+    assert_eq!(topology.demand(), Some(vec![1, 1, 4, 2, 1, 1]));
+    let rows: Vec<_> = topology.services.iter().map(|it| it.work.rows()).collect();
+    assert_eq!(rows, [0, 0, 1, 10, 4, 0]);
+}
+
+/// The text of the databases, the text in its place, and the message.
+const WRONG_DATABASES: &[(&str, &str, &str)] = &[
+    (
+        "- name: store",
+        "- name: base",
+        "service cart: script asks store, which is no database; add it",
+    ),
+    (
+        "- name: store",
+        "- name: mail",
+        "database mail: name is another's too; give",
+    ),
+    (
+        "- name: store",
+        "- name: load",
+        "database load: name is that of whoever asks here; take",
+    ),
+    (
+        "- name: store",
+        "- title: store",
+        "databases[0]: name is missing; write",
+    ),
+    (
+        "setup: [CREATE TABLE a (b int), INSERT INTO a VALUES (1)]",
+        "setup: [1]",
+        "database store: setup[0] is no text; write",
+    ),
+    (
+        "setup: [CREATE TABLE a (b int), INSERT INTO a VALUES (1)]",
+        "setup: all",
+        "database store: setup is \"all\"; write a list",
+    ),
+    (
+        "  setup: [CREATE",
+        "  version: 15\n  setup: [CREATE",
+        "database store: version is not honoured; take",
+    ),
+    (
+        "sql: SELECT 1, rows: 1",
+        "sql: SELECT 1",
+        "service cart: script[1].query.rows is missing; write",
+    ),
+    (
+        "sql: SELECT 1, rows: 1",
+        "sql: SELECT 1, rows: 10001",
+        "service cart: script[1].query.rows is 10001; write 0 to",
+    ),
+    (
+        "sql: SELECT 1, rows: 1",
+        "rows: 1",
+        "service cart: script[1].query.sql is no text; write",
+    ),
+    (
+        "database: store, sql",
+        "sql",
+        "service cart: script[1].query.database is missing; name",
+    ),
+    (
+        "rows: 1}",
+        "rows: 1, columns: 1}",
+        "service cart: script[1].query.columns is not honoured; take",
+    ),
+];
+
+#[test]
+fn databases_and_statements_have_bounds() {
+    let many = |count: usize| {
+        let names = (0..count).map(|at| format!("- name: store-{at}\n"));
+        let list = names.collect::<String>();
+        format!("services: [{{name: a, isEntrypoint: true}}]\ndatabases:\n{list}")
+    };
+    assert!(Topology::parse(&many(4)).is_ok());
+    let error = Topology::parse(&many(5)).unwrap_err().to_string();
+    assert_eq!(error, "databases: 5, over 4; take fewer");
+    let setup = "INSERT INTO a VALUES (1)";
+    let of = |statements: usize, bytes: usize| {
+        let long = format!("{setup}{}", ", x".repeat(statements - 1));
+        let text = GRAPH.replacen(setup, &long, 1);
+        let text = text.replacen("SELECT 1", &"x".repeat(bytes), 1);
+        Topology::parse(&text).map_err(|error| error.to_string())
+    };
+    assert!(of(63, 16 << 10).is_ok());
+    let error = of(64, 1).unwrap_err();
+    assert!(
+        error.starts_with("database store: setup has 65 statements, over 64"),
+        "{error}"
+    );
+    let error = of(1, (16 << 10) + 1).unwrap_err();
+    assert!(
+        error.starts_with("service cart: script[1].query.sql is longer than 16384 bytes"),
+        "{error}"
+    );
 }
 
 /// The replaced text, the text in its place, and the message.
@@ -115,7 +245,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "sleep: 10ms",
         "wait: 10ms",
-        "service front: script[0] is neither a sleep nor a call; write",
+        "service front: script[0] is neither sleep, call nor query; write",
     ),
     (
         "probability: 50",
@@ -171,7 +301,7 @@ const WRONG: &[(&str, &str, &str)] = &[
 
 #[test]
 fn what_is_wrong_is_told_with_service_field_and_remedy() {
-    for (from, to, expected) in WRONG {
+    for (from, to, expected) in WRONG.iter().chain(WRONG_DATABASES) {
         let text = GRAPH.replacen(from, to, 1);
         assert_ne!(text, GRAPH, "{from}");
         let told = Topology::parse(&text).unwrap_err().to_string();
@@ -185,9 +315,14 @@ fn what_is_wrong_is_told_with_service_field_and_remedy() {
 #[test]
 fn the_examples_are_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mesh");
-    for (name, services) in [("chain-3.yaml", 3), ("tree-13.yaml", 13)] {
+    for (name, services, databases) in [
+        ("chain-3.yaml", 3, 0),
+        ("tree-13.yaml", 13, 0),
+        ("flights.yaml", 6, 1),
+    ] {
         let text = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
         let topology = Topology::parse(&text).unwrap();
         assert_eq!(topology.services.len(), services, "{name}");
+        assert_eq!(topology.databases.len(), databases, "{name}");
     }
 }

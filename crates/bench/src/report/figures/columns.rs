@@ -83,6 +83,8 @@ const PEERS_COLUMNS: Columns = &[
 
 const LATENCY_COLUMNS: Columns = &[
     ("records", "variant"),
+    ("protocol", "protocol"),
+    ("answer, B", "bytes"),
     ("connections", "connections"),
     ("1/s", "rps"),
     ("jitter", "jitter"),
@@ -103,7 +105,7 @@ const LATENCY_COLUMNS: Columns = &[
 ];
 
 const EGRESS_COLUMNS: Columns = &[
-    ("case", "case"),
+    ("case", "way"),
     ("clients", "clients"),
     ("1/s", "tps"),
     ("p50, ms", "p50_ms"),
@@ -117,6 +119,8 @@ const EGRESS_COLUMNS: Columns = &[
 const SERVICES_COLUMNS: Columns = &[
     ("service", "service"),
     ("replicas", "replicas"),
+    ("requests", "requests"),
+    ("rows", "rows"),
     ("1/s", "rps"),
     ("p50, ms", "p50_ms"),
     ("p90, ms", "p90_ms"),
@@ -155,6 +159,8 @@ const SOAK_COLUMNS: Columns = &[
 const FLEET_COLUMNS: Columns = &[
     ("gateways", "proxies"),
     ("sidecars", "sidecars"),
+    ("of them processes", "processes"),
+    ("controllers", "controllers"),
     ("services", "services"),
     ("join, s", "join_s"),
     ("last p50, ms", "changes.last_proxy_ms.p50"),
@@ -167,5 +173,19 @@ const FLEET_COLUMNS: Columns = &[
     ("bytes/change", "endpoint_changes.bytes_per_change"),
     ("vCPU at rest", "rest.vcpu"),
     ("restart, s", "restart.settled_s"),
-    ("MiB", "rss_mib"),
+    ("MiB, largest", "rss_mib"),
+    ("leader: sessions", "by_controller.0.sessions"),
+    ("CPU ms/change", "by_controller.0.cpu_ms_per_change"),
+    ("bytes/change", "by_controller.0.bytes_per_change"),
+    ("MiB", "by_controller.0.rss_mib"),
+    ("second: sessions", "by_controller.1.sessions"),
+    ("CPU ms/change", "by_controller.1.cpu_ms_per_change"),
+    ("bytes/change", "by_controller.1.bytes_per_change"),
+    ("MiB", "by_controller.1.rss_mib"),
+    ("third: sessions", "by_controller.2.sessions"),
+    ("CPU ms/change", "by_controller.2.cpu_ms_per_change"),
+    ("bytes/change", "by_controller.2.bytes_per_change"),
+    ("MiB", "by_controller.2.rss_mib"),
+    ("a process: MiB", "whole_sidecars.rss_mib"),
+    ("CPU ms/change", "whole_sidecars.cpu_ms_per_change"),
 ];

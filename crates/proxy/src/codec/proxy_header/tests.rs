@@ -40,7 +40,7 @@ fn headers_of_version_1_introduce_whom_they_name() {
     ] {
         let header = Header {
             length: text.len(),
-            ends: None,
+            ends: Some(Ends::UNKNOWN),
         };
         assert_eq!(parse(text.as_bytes()), Ok(Some(header)));
     }
@@ -90,16 +90,17 @@ fn headers_of_version_2_introduce_whom_they_name() {
     let named = [IPV4, b"\x02\0\x01a"].concat();
     assert_eq!(told(&v2(0x21, 0x11, &named)), Ok(client));
     // The balancer's own, of whatever family, and those that it cannot tell of.
-    for (command, family, body) in [
-        (0x20, 0x11, IPV4),
-        (0x20, 0x00, b""),
-        (0x20, 0x77, b"x"),
-        (0x21, 0x00, b"xyz"),
-        (0x21, 0x31, &[0; 216]),
+    let unknown = Some(Ends::UNKNOWN);
+    for (command, family, body, ends) in [
+        (0x20, 0x11, IPV4, None),
+        (0x20, 0x00, b"", None),
+        (0x20, 0x77, b"x", None),
+        (0x21, 0x00, b"xyz", unknown),
+        (0x21, 0x31, &[0; 216], unknown),
     ] {
         let bytes = v2(command, family, body);
         let length = bytes.len();
-        let header = Header { length, ends: None };
+        let header = Header { length, ends };
         assert_eq!(parse(&bytes), Ok(Some(header)), "{bytes:?}");
     }
 }
@@ -179,6 +180,22 @@ fn headers_tell_both_ends() {
         b"PROXY TCP6 2001:db8::1 :: 5000 80\r\n"
     );
     assert_eq!(write(ProxyProtocol::V2, ends).len(), 16 + 36);
+}
+
+#[test]
+fn of_a_client_that_is_not_known_nothing_is_told() {
+    for version in [ProxyProtocol::V1, ProxyProtocol::V2] {
+        let bytes = write(version, Ends::UNKNOWN);
+        let header = parse(&bytes).unwrap().unwrap();
+        assert_eq!(
+            (header.length, header.ends),
+            (bytes.len(), Some(Ends::UNKNOWN))
+        );
+    }
+    for client in ["0.0.0.0:1", "[::]:1", "[::ffff:0.0.0.0]:1"] {
+        assert!(ends(client, "192.0.2.9:443").is_unknown(), "{client}");
+    }
+    assert!(!ends("192.0.2.1:5000", "0.0.0.0:443").is_unknown());
 }
 
 fn address() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {

@@ -27,7 +27,7 @@ use crate::http::account::RequestAccount;
 use crate::http::answer::LocalReply;
 use crate::http::keeper::Kept;
 use crate::http::peer::Peer;
-use crate::http::plan::Plan;
+use crate::http::plan::{Forward, Plan};
 use crate::http::trouble;
 use crate::http::upstream::own::{ANSWER_BYTES_MAX, Own, converse};
 use crate::http::worker::Worker;
@@ -39,6 +39,7 @@ use crate::policy::token::KeptToken;
 use crate::policy::{authorize, hops};
 use crate::route::access_policies::AccessPolicies;
 use crate::route::downstream_connection::DownstreamConnection;
+use crate::route::entry::RouteEntry;
 use crate::route::tables::{Tables, upstream_hash};
 use crate::telemetry::count::Count;
 use crate::telemetry::request_id::RequestId;
@@ -276,7 +277,7 @@ pub async fn settle<P: Peer>(
         }
     }
     for (asked, changes) in check.providers.iter().zip(all) {
-        put(&mut decided.plan, (asked, changes), is_rerouted);
+        put(&mut decided.plan, (asked, changes), is_rerouted, &tables);
     }
     if let Plan::Forward(plan) = &mut decided.plan {
         body.give_back(plan);
@@ -333,7 +334,15 @@ async fn ask_all<P: Peer>(
         let changes = ask(worker, visit, provider, &head, body, peer, deadline).await?;
         drop(head);
         passed.is_rerouted |= provider.reroutes && changes.are_of_request();
-        check::change(&mut check.head, &changes);
+        match asked {
+            Authorizer::Policy(_) => check::change(&mut check.head, &changes),
+            // Whom a request comes from is not for its route to tell policies and other routes.
+            Authorizer::OfRoute(_) => {
+                let mut others = changes.clone();
+                others.take_of_client();
+                check::change(&mut check.head, &others);
+            }
+        }
         passed.all.push(changes);
     }
     Ok(passed)
@@ -414,23 +423,22 @@ pub(super) async fn unless_gone<P: Peer, T>(
     .await
 }
 
-/// Puts changes into a plan; a head that was written after them has them already.
+/// Puts changes into a plan; a head that was written after them has them already, but for what the
+/// provider of a route says of clients.
 fn put(
     plan: &mut Plan,
     (asked, mut changes): (&Authorizer, check::CheckChanges),
     is_written: bool,
+    tables: &Tables,
 ) {
     if let Plan::Forward(plan) = plan {
-        // Endpoints that are lent to the route believe nothing of its provider about clients.
-        if matches!(asked, Authorizer::OfRoute(_)) && plan.is_foreign() {
-            changes.keep_client();
-        }
-        if changes.are_of_request() {
-            plan.reserved.extend(changes.names().map(Box::from));
-            if !is_written {
-                check::edit_head(&mut plan.head, &changes);
+        if let Authorizer::OfRoute(route) = asked {
+            let of_client = changes.take_of_client();
+            if believes(plan, (route, &of_client), tables) {
+                change(plan, &of_client, false);
             }
         }
+        change(plan, &changes, is_written);
     }
     let told = changes.downstream.into_iter();
     let told = told.filter(|(name, _)| check::may_pass_on(name));
@@ -438,6 +446,36 @@ fn put(
         Plan::Forward(plan) => plan.told.extend(told),
         Plan::Answer(answer) => answer.told.extend(told),
     }
+}
+
+/// Changes the head of a request, unless it was written with the changes in it.
+fn change(plan: &mut Forward, changes: &check::CheckChanges, is_written: bool) {
+    if changes.are_of_request() {
+        plan.reserved.extend(changes.names().map(Box::from));
+        if !is_written {
+            check::edit_head(&mut plan.head, changes);
+        }
+    }
+}
+
+/// Whether changes by which the provider of a route says something of the client are believed: not
+/// where the request was led to another route since, nor by endpoints that are lent to it.
+fn believes(
+    plan: &Forward,
+    (route, of_client): (&RouteEntry, &check::CheckChanges),
+    tables: &Tables,
+) -> bool {
+    of_client.are_of_request() && plan.route.is_same(route) && !is_lent_any(plan, tables)
+}
+
+/// Whether endpoints of another namespace get the request, or copies of it: all of its mirrors
+/// count, so that it does not hang on a die what the others are told.
+fn is_lent_any(plan: &Forward, tables: &Tables) -> bool {
+    let mut copies = plan.all_mirrors().filter_map(|mirror| {
+        let hash = upstream_hash(&mirror.upstream);
+        tables.upstream(hash, &mirror.upstream)
+    });
+    plan.is_foreign() || copies.any(|upstream| plan.is_foreign_to(upstream))
 }
 
 /// Asks; none where there is no answer.

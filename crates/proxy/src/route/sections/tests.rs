@@ -263,3 +263,84 @@ fn sections_are_counted_as_domains_come_and_go() {
     }
     assert_eq!(counts, [true, true, true, true, false, false]);
 }
+
+#[test]
+fn handshakes_are_handed_on_at_the_listeners_whose_sections_do() {
+    let with_stream_route = |section: &str, terminate: bool| {
+        let mut value = stream_row("a.example", section);
+        if let Value::StreamRoute(stream_route) = &mut value {
+            stream_route.terminate = terminate;
+        }
+        value
+    };
+    let mut elsewhere = domain("b.example", "s1");
+    if let Value::Domain(domain) = &mut elsewhere {
+        domain.listeners = ["other".into()].into();
+    }
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
+    let mut at_both = |value: &Value, is_coming: bool| {
+        let change = &changes(vec![("one", value.clone())])[0];
+        let (old, new) = match is_coming {
+            true => (None, change.new.as_ref()),
+            false => (change.new.as_ref(), None),
+        };
+        let mut edit = Edit::new(&mut tables, &mut targets);
+        edit.change(old, new).unwrap();
+        edit.finish();
+        [PORT, "other"].map(|listener| tables.hands_handshakes_on(&listener.into()))
+    };
+    let (first, second) = (domain("a.example", "s1"), domain("c.example", "s1"));
+    let (passing, ended) = (
+        with_stream_route("s1", false),
+        with_stream_route("s1", true),
+    );
+    let own = with_stream_route(PORT, false);
+    let steps = [
+        // A section of no listener, as far as is known.
+        (&passing, true, [false, false]),
+        (&first, true, [true, false]),
+        (&second, true, [true, false]),
+        (&elsewhere, true, [true, true]),
+        (&first, false, [true, true]),
+        (&second, false, [false, true]),
+        (&passing, true, [false, true]),
+        (&passing, false, [false, true]),
+        (&passing, false, [false, false]),
+        (&ended, true, [false, false]),
+        (&own, true, [true, false]),
+        (&own, false, [false, false]),
+        (&passing, true, [false, true]),
+        (&elsewhere, false, [false, false]),
+    ];
+    for (number, (value, is_coming, expected)) in steps.into_iter().enumerate() {
+        assert_eq!(at_both(value, is_coming), expected, "step {number}");
+    }
+}
+
+#[test]
+fn a_section_that_changes_hands_costs_the_same_however_many_domains_it_has() {
+    let (mut tables, mut targets) = (Tables::default(), EndpointTable::new());
+    let mut copied = Vec::new();
+    for count in [1, 1_000] {
+        for number in 0..count {
+            let host = format!("d{number}.of{count}.example");
+            let domain = changes(vec![(&*host, domain(&host, "s1"))]);
+            let mut edit = Edit::new(&mut tables, &mut targets);
+            edit.change(None, domain[0].new.as_ref()).unwrap();
+            edit.finish();
+        }
+        let stream_route = changes(vec![("p", stream_row("a.example", "s1"))]);
+        let held = tables.clone();
+        let before = tables.nodes_copied();
+        let mut edit = Edit::new(&mut tables, &mut targets);
+        edit.change(None, stream_route[0].new.as_ref()).unwrap();
+        edit.finish();
+        copied.push(tables.nodes_copied() - before);
+        drop(held);
+        let mut edit = Edit::new(&mut tables, &mut targets);
+        edit.change(stream_route[0].new.as_ref(), None).unwrap();
+        edit.finish();
+    }
+    // The entries of a host, of the section and of its listener.
+    assert!(copied.iter().all(|count| *count <= 8), "{copied:?}");
+}

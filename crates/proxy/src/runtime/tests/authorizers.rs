@@ -3,15 +3,17 @@
 use bytes::Bytes;
 use http::Response;
 use myriad_model::{
-    CheckProtocol, Cors, HttpCheck, Kind, NameMatch, PathReading, Policy, Provider, Route, Value,
+    AccessAction, CheckProtocol, Cors, Endpoint, Endpoints, HttpCheck, Kind, Mirror, NameMatch,
+    PathReading, Policy, Protocol, Provider, Route, Share, Source, Test, Upstream, Value,
+    ValueMatch,
 };
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use super::checks::over_http;
+use super::checks::{access_policy_by, over_http};
 use super::endpoints::{Streams, put};
 use super::paths::SPELLINGS;
-use super::world::{Backend, World, header, route, with_policy};
+use super::world::{Backend, PATIENCE, World, header, route, with_policy};
 use crate::limits::{Limits, PathRule};
 use crate::policy::check::envoy;
 
@@ -128,6 +130,141 @@ async fn endpoints_of_another_namespace_are_told_of_the_client_by_the_proxy_alon
         let own = header(echoed, "x-real-ip");
         assert_eq!(own == Some("9.9.9.9"), is_told, "{echoed}");
         assert!(own.is_some(), "{echoed}");
+    }
+}
+
+/// A service that names a user and an address of each client, and a provider whose fields all
+/// reach the endpoint.
+async fn naming() -> (Backend, Provider) {
+    let service = Backend::answering(|_| {
+        "HTTP/1.1 200 OK\r\nX-User: eve\r\nX-Real-IP: 9.9.9.9\r\nContent-Length: 0\r\n\r\n".into()
+    })
+    .await;
+    let any = HttpCheck {
+        upstream_on_allow: [NameMatch::Any].into(),
+        ..HttpCheck::default()
+    };
+    let provider = Provider {
+        protocol: CheckProtocol::Http(Box::new(any)),
+        ..over_http()
+    };
+    (service, provider)
+}
+
+/// They judge a request once more when its provider has answered.
+#[tokio::test]
+async fn what_the_provider_of_a_route_says_of_clients_is_nothing_to_policies() {
+    let (service, provider) = naming().await;
+    let (mut world, ..) = world().await;
+    world.put_upstream("check", &[service.address]);
+    world.put_route("r", guarded("/", provider, |_| {}));
+    let deny = |name, value| access_policy_by(AccessAction::Deny, name, value);
+    world.put("deny", deny("x-real-ip", "9.9.9.9"));
+    let response = world.ask(&get("/", "")).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert!(response.contains("x-real-ip: 9.9.9.9\r\n"), "{response}");
+    world.put("deny", deny("x-user", "eve"));
+    let response = world.ask(&get("/", "")).await;
+    assert!(response.starts_with("HTTP/1.1 403"), "{response}");
+}
+
+/// The head is written anew for the route that the request takes then, which may be another one.
+#[tokio::test]
+async fn what_the_provider_of_a_route_says_of_clients_stays_where_a_policy_reroutes() {
+    let (service, provider) = naming().await;
+    let judge = Backend::answering(|_| {
+        "HTTP/1.1 200 OK\r\nX-Tier: gold\r\nContent-Length: 0\r\n\r\n".into()
+    })
+    .await;
+    let of_policy = Provider {
+        upstream: "judge".into(),
+        protocol: CheckProtocol::Http(Box::new(HttpCheck {
+            upstream_on_allow: [NameMatch::Exact("x-tier".into())].into(),
+            ..HttpCheck::default()
+        })),
+        reroutes: true,
+        ..over_http()
+    };
+    let cases = [
+        ("ns", false, true),
+        ("other", false, false),
+        ("ns", true, false),
+    ];
+    for (namespace, is_led_away, is_told) in cases {
+        let (mut world, ..) = world().await;
+        world.put_upstream("check", &[service.address]);
+        world.put_upstream("judge", &[judge.address]);
+        world.put("p", Value::Provider(Box::new(of_policy.clone())));
+        let custom = AccessAction::Custom("p".into());
+        world.put("ask", access_policy_by(custom, "x-ask", "yes"));
+        let closed = guarded("/", provider.clone(), |_| {});
+        world.put_all_of(namespace, vec![("r", Value::Route(Box::new(closed)))]);
+        if is_led_away {
+            let mut gold = route("a.example", "/", "u");
+            gold.conditions = [ValueMatch {
+                source: Source::Header,
+                name: "x-tier".into(),
+                test: Test::Exact("gold".into()),
+                invert: false,
+            }]
+            .into();
+            world.put_route("gold", gold);
+        }
+        let response = world.ask(&get("/", "X-Ask: yes\r\n")).await;
+        let (_, echoed) = response.split_once("\r\n\r\n").unwrap();
+        let echoed = echoed.to_ascii_lowercase();
+        for field in ["x-user: eve\r\n", "x-tier: gold\r\n", "x-real-ip: "] {
+            assert_eq!(echoed.matches(field).count(), 1, "{echoed}");
+        }
+        let has_own = echoed.contains("x-real-ip: 9.9.9.9\r\n");
+        assert_eq!(has_own, is_told, "{namespace}: {echoed}");
+    }
+}
+
+/// A copy is of the request as its provider has changed it, but for what endpoints that were lent
+/// are told of clients.
+#[tokio::test]
+async fn copies_have_what_a_provider_says_once_and_of_clients_where_they_are_their_own() {
+    let (service, provider) = naming().await;
+    for (namespace, is_told) in [("ns", true), ("other", false)] {
+        let (sender, mut copies) = mpsc::channel(8);
+        let copied = Backend::answering(move |request| {
+            sender.try_send(request.to_owned()).unwrap();
+            String::new()
+        })
+        .await;
+        let (mut world, ..) = world().await;
+        world.put_upstream("check", &[service.address]);
+        let upstream = Upstream::plain(Protocol::Http1);
+        let endpoints = Endpoints::new([Endpoint::even(copied.address)].into());
+        let of_copy = vec![
+            ("copy", Value::Upstream(Box::new(upstream))),
+            ("copy", Value::Endpoints(Box::new(endpoints))),
+        ];
+        world.put_all_of(namespace, of_copy);
+        let mirrored = guarded("/", provider.clone(), |policy| {
+            policy.mirrors = [Mirror {
+                upstream: "copy".into(),
+                share: Share::ALL,
+                authority: Box::default(),
+                omits_body: false,
+                keeps_authority: true,
+            }]
+            .into();
+        });
+        world.put_route("r", mirrored);
+        let post = "POST / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\
+                    Content-Length: 3\r\n\r\nabc";
+        let response = world.ask(post).await;
+        let (_, echoed) = response.split_once("\r\n\r\n").unwrap();
+        let copy = tokio::time::timeout(PATIENCE, copies.recv()).await;
+        let copy = copy.unwrap().unwrap();
+        for told in [echoed, copy.as_str()] {
+            assert_eq!(told.matches("x-user: eve\r\n").count(), 1, "{told}");
+            assert_eq!(told.contains("9.9.9.9"), is_told, "{told}");
+            assert_eq!(told.matches("x-real-ip: ").count(), 1, "{told}");
+        }
+        assert!(copy.ends_with("\r\n\r\nabc"), "{copy}");
     }
 }
 

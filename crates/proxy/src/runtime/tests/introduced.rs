@@ -63,7 +63,7 @@ async fn the_client_is_whom_the_header_names() {
         (V1.as_bytes(), "192.0.2.7"),
         (&v2(), "2001:db8::7"),
         (LOCAL, "127.0.0.1"),
-        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
+        (b"PROXY UNKNOWN\r\n", "unknown"),
     ] {
         let mut connection = world.client().await;
         connection.send([start, GET.as_bytes()].concat()).await;
@@ -168,6 +168,33 @@ async fn policies_tell_the_client_from_the_balancer() {
             "{answer}"
         );
     }
+}
+
+/// A client that a balancer does not know had the balancer's address, which lists tend to allow.
+#[tokio::test]
+async fn a_client_that_the_balancer_does_not_know_is_nobody_to_lists() {
+    let mut world = world("127.0.0.0/8").await;
+    let start = [&LOCAL[..12], b"\x21"].concat();
+    let unspecified = [&start[..], &[0, 0, 0]].concat();
+    let unix = [&start[..], &[0x31, 0, 216], &[b'/'; 216]].concat();
+    let plain = b"PROXY UNKNOWN 127.0.0.1 127.0.0.1 1 1\r\n";
+    let zero = b"PROXY TCP4 0.0.0.0 127.0.0.1 1 1\r\n";
+    for action in [AccessAction::Allow, AccessAction::Deny] {
+        let client = AccessSubject::ClientAddress;
+        world.put("g", policy("http", action, client, "127.0.0.0/8"));
+        for start in [&unspecified[..], &unix, plain, zero] {
+            let mut connection = world.client().await;
+            connection.send([start, GET.as_bytes()].concat()).await;
+            let answer = connection.read_to_end().await;
+            assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        }
+    }
+    // The balancer's own are its own.
+    world.put("g", only(AccessSubject::ClientAddress, "127.0.0.0/8"));
+    let mut connection = world.client().await;
+    connection.send([LOCAL, GET.as_bytes()].concat()).await;
+    let answer = connection.read_to_end().await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Connections that network rules lead to the proxy. Each story runs in a network of its own,
-//! which takes root, `unshare`, `ip` and `nft`; without them it fails and says so.
+//! which takes root, `unshare`, `ip` and `nft`; without them it fails and says so. Those of
+//! [`within`] need none: what they begin with is what others have captured.
 //!
 //! In such a network 10.9.0.0/24 is elsewhere and captured as outbound, 10.9.1.0/24 is a workload
 //! and captured as inbound; what comes from 127.0.0.6 is left alone.
@@ -27,6 +28,8 @@ use crate::{Limits, Settings};
 mod counted;
 mod mutual;
 mod traced;
+mod undeclared;
+mod within;
 
 const OUTBOUND: &str = "127.0.0.1:15001";
 const INBOUND: &str = "0.0.0.0:15006";
@@ -78,6 +81,14 @@ fn world() -> World {
 
 /// One in which first bytes are waited for so long.
 fn world_that_waits(detection_timeout: Duration) -> World {
+    world_within(Limits {
+        detection_timeout,
+        ..Limits::default()
+    })
+}
+
+/// One with these limits.
+fn world_within(limits: Limits) -> World {
     let capture = |direction, address: &str| (direction, address.parse().unwrap());
     World::start_with(Settings {
         workers: 1,
@@ -86,10 +97,9 @@ fn world_that_waits(detection_timeout: Duration) -> World {
             capture(CaptureDirection::Inbound, INBOUND),
         ],
         limits: Limits {
-            detection_timeout,
             stream_look: Duration::from_millis(20),
             stream_drain: Duration::from_millis(20),
-            ..Limits::default()
+            ..limits
         },
         ..Settings::default()
     })

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use myriad_model::UpstreamOptions;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +18,7 @@ use tokio::task::{LocalSet, unconstrained, yield_now};
 use super::floods::frame;
 use super::held::{GET, ask, begin, id};
 use super::memory::{serve_by, swallowing, worker};
-use super::upstreams::world_of;
+use super::upstreams::{put_with, world_of};
 use super::world::{PATIENCE, World};
 use crate::admission::spaces::PLACES;
 use crate::admission::waiting::{TICKS_MIN, give_way_of};
@@ -80,38 +81,57 @@ fn upstream(world: &World) -> Arc<UpstreamEntry> {
     tables.upstream(hash_of("u"), &"u".into()).unwrap().clone()
 }
 
-fn dial<'a>(
-    target: &'a Arc<Endpoint>,
-    upstream: &'a UpstreamEntry,
-    credentials: &'a Credentials,
-) -> Dial<'a> {
-    Dial {
-        target,
-        upstream,
-        host: "a.example",
-        credentials,
-        is_stream: false,
-        is_upgrade: false,
-        ends: Ends::of(target.address, 80),
-        timeout: PATIENCE,
-        patience: PATIENCE,
+/// How many requests wait in front of a place.
+const WAITING: usize = 100;
+
+/// A worker, and an endpoint that takes connections and answers nothing.
+struct Crowd {
+    worker: Rc<Worker>,
+    upstream: Arc<UpstreamEntry>,
+    target: Arc<Endpoint>,
+    credentials: Credentials,
+    _listener: TcpListener,
+}
+
+impl Crowd {
+    /// One whose upstream bears so many connections, in its world.
+    async fn bearing(connections_max: u32) -> (World, Crowd) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let bear = |options: &mut UpstreamOptions| options.limits.connections_max = connections_max;
+        let world = world_of(&[address], bear);
+        let place = Crowd {
+            worker: worker(&world, Limits::default()),
+            upstream: upstream(&world),
+            target: Arc::new(Endpoint::new(address, TransportSettings::shared(None))),
+            credentials: Credentials::default(),
+            _listener: listener,
+        };
+        (world, place)
+    }
+
+    fn dial(&self) -> Dial<'_> {
+        Dial {
+            target: &self.target,
+            upstream: &self.upstream,
+            host: "a.example",
+            credentials: &self.credentials,
+            is_stream: false,
+            is_upgrade: false,
+            ends: Ends::of(self.target.address, 80),
+            timeout: PATIENCE,
+            patience: PATIENCE,
+        }
     }
 }
 
 /// Each place that was freed woke all of them.
 #[tokio::test]
 async fn of_streams_that_wait_for_a_connection_one_is_woken() {
-    const WAITING: usize = 100;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let world = world_of(&[address], |options| options.limits.connections_max = 1);
-    let worker = worker(&world, Limits::default());
-    let (pool, upstream) = (&worker.h1_pool, upstream(&world));
-    let target = Arc::new(Endpoint::new(address, TransportSettings::shared(None)));
-    let credentials = Credentials::default();
-    let dial = dial(&target, &upstream, &credentials);
+    let (_world, place) = Crowd::bearing(1).await;
+    let (pool, upstream, dial) = (&place.worker.h1_pool, &place.upstream, place.dial());
     let other = pool.reach(&dial, true).await.unwrap();
-    let waiting = (0..WAITING).map(|_| Wanting::new(worker.h2_pool.take(pool, &dial)));
+    let waiting = (0..WAITING).map(|_| Wanting::new(place.worker.h2_pool.take(pool, &dial)));
     let mut waiting: Vec<_> = waiting.collect();
     drop(other);
     assert_eq!((waiting[0].woken(), woken(&waiting)), (1, 1));
@@ -129,15 +149,8 @@ async fn of_streams_that_wait_for_a_connection_one_is_woken() {
 
 #[tokio::test]
 async fn for_each_connection_that_is_kept_or_freed_one_request_is_woken() {
-    const WAITING: usize = 100;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let world = world_of(&[address], |options| options.limits.connections_max = 2);
-    let worker = worker(&world, Limits::default());
-    let (pool, upstream) = (&worker.h1_pool, upstream(&world));
-    let target = Arc::new(Endpoint::new(address, TransportSettings::shared(None)));
-    let credentials = Credentials::default();
-    let dial = dial(&target, &upstream, &credentials);
+    let (_world, place) = Crowd::bearing(2).await;
+    let (pool, upstream, dial) = (&place.worker.h1_pool, &place.upstream, place.dial());
     let other = pool.reach(&dial, true).await.unwrap();
     let mut kept = pool.reach(&dial, true).await.unwrap();
     let waiting = (0..WAITING).map(|_| Wanting::new(pool.reach(&dial, true)));
@@ -165,6 +178,39 @@ async fn for_each_connection_that_is_kept_or_freed_one_request_is_woken() {
     let others = &waiting[WAITING / 2 + 1..];
     assert_eq!(woken(others), 0);
     drop((waiting, opening));
+    assert_eq!(upstream.usage.count(UsageKind::Pending), 0);
+    assert_eq!(upstream.usage.count(UsageKind::Connections), 1);
+}
+
+/// They waited until their patience ended, or a connection was freed.
+#[tokio::test]
+async fn as_many_requests_are_woken_as_a_greater_bound_has_room_for() {
+    let (mut world, place) = Crowd::bearing(1).await;
+    // Requests go on with the upstream as it was when they came.
+    let (pool, upstream, dial) = (&place.worker.h1_pool, &place.upstream, place.dial());
+    let _held = pool.reach(&dial, true).await.unwrap();
+    let waiting = (0..WAITING).map(|_| Wanting::new(pool.reach(&dial, true)));
+    let mut waiting: Vec<_> = waiting.collect();
+    let address = place.target.address;
+    let mut bear = |max| put_with(&mut world, &[address], |it| it.limits.connections_max = max);
+    bear(1);
+    assert_eq!(woken(&waiting), 0);
+    bear(4);
+    assert_eq!((woken(&waiting[..3]), woken(&waiting)), (3, 3));
+    let opening: Vec<_> = waiting.iter_mut().take(3).map(Wanting::poll).collect();
+    assert_eq!(upstream.usage.count(UsageKind::Connections), 4);
+    bear(2);
+    // There is no more room than there was: four are in use.
+    bear(4);
+    assert_eq!(woken(&waiting[3..]), 0);
+    bear(5);
+    assert_eq!((waiting[3].woken(), woken(&waiting[3..])), (1, 1));
+    let last = waiting[3].poll();
+    assert_eq!(upstream.usage.count(UsageKind::Connections), 5);
+    // Without a bound nobody waits.
+    bear(0);
+    assert_eq!(woken(&waiting[4..]), WAITING - 4);
+    drop((waiting, opening, last));
     assert_eq!(upstream.usage.count(UsageKind::Pending), 0);
     assert_eq!(upstream.usage.count(UsageKind::Connections), 1);
 }

@@ -11,13 +11,15 @@ use myriad_model::{
     WeightedUpstream,
 };
 use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::overload::hello;
-use super::world::{Backend, Client, PATIENCE, World, certificate, header, route};
+use super::world::{
+    Backend, Client, PATIENCE, World, certificate, domain, header, route, trusting,
+};
 use crate::{Limits, Settings};
 
 pub(super) fn stream_route(
@@ -225,6 +227,34 @@ async fn an_unknown_name_is_closed_without_an_alert_where_handshakes_are_handed_
     world.remove(Kind::StreamRoute, "pass");
     let error = world.tls_client("b.example").await.err().unwrap();
     assert!(error.to_string().contains("UnrecognisedName"), "{error}");
+}
+
+#[tokio::test]
+async fn a_listener_keeps_its_alerts_where_handshakes_are_handed_on_at_another() {
+    let mut world = world();
+    let listener = Listener {
+        address: ([127, 0, 0, 1], 0).into(),
+        tls: true,
+        default_certificate: None,
+        protocol: ListenerProtocol::Http,
+        capture: None,
+    };
+    world.put("other", Value::Listener(Box::new(listener)));
+    let mut passed = domain("pass.example", None, TlsSettings::default());
+    passed.listeners = [Name::from("other")].into();
+    passed.section = Some("gateway/shop/edge/pass".into());
+    let passing = stream_route("gateway/shop/edge/pass", &["pass.example"], &[]);
+    world.put("pass", Value::Domain(Box::new(passed)));
+    world.put("pass", value(passing));
+    let mut gets_alert = Vec::new();
+    for listener in ["https", "other"] {
+        let tcp = TcpStream::connect(world.address(listener)).await.unwrap();
+        let name = ServerName::try_from("b.example").unwrap();
+        let connected = TlsConnector::from(trusting()).connect(name, tcp).await;
+        let error = connected.err().unwrap().to_string();
+        gets_alert.push(error.contains("UnrecognisedName"));
+    }
+    assert_eq!(gets_alert, [true, false]);
 }
 
 #[tokio::test]

@@ -38,9 +38,20 @@ pub(super) fn world_of(
     endpoints: &[SocketAddr],
     change: impl FnOnce(&mut UpstreamOptions),
 ) -> World {
+    let mut world = World::start();
+    put_with(&mut world, endpoints, change);
+    world.put_route("r", route("a.example", "/", "u"));
+    world
+}
+
+/// Puts the upstream, whose options are changed.
+pub(super) fn put_with(
+    world: &mut World,
+    endpoints: &[SocketAddr],
+    change: impl FnOnce(&mut UpstreamOptions),
+) {
     let mut options = UpstreamOptions::default();
     change(&mut options);
-    let mut world = World::start();
     let upstream = Upstream {
         protocol: Protocol::Http1,
         dns: None,
@@ -49,9 +60,7 @@ pub(super) fn world_of(
         original_destination: false,
         source_address: None,
     };
-    put(&mut world, endpoints, upstream);
-    world.put_route("r", route("a.example", "/", "u"));
-    world
+    put(world, endpoints, upstream);
 }
 
 async fn failing() -> Backend {

@@ -104,7 +104,7 @@ impl TracedRequest {
         // Secrets are looked for first, so that none of them stands anywhere.
         let headers = state.headers(head);
         let query = head.query.map(|query| state.redactor.query(query));
-        let path = state.redactor.text(&head.path);
+        let path = state.redactor.path(&head.path);
         let target = match query {
             Some(query) => format!("{path}?{query}"),
             None => path,

@@ -2,16 +2,33 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::{Demand, DemandWait, Demanded, REFUSED_MAX, TOLD_MAX, USED_MAX};
+use super::places::UNANSWERED_BEHIND_MAX;
+use super::{
+    DEMANDS_UNANSWERED_MAX, Demand, DemandWait, Demanded, REFUSED_MAX, TOLD_MAX, USED_MAX,
+};
 use crate::admission::silent::source_of;
 
 /// How long a refusal lasts in these tests: for ever.
 const LONG: Duration = Duration::from_secs(3_600);
 
+/// One whose names are told however many have no answer.
 fn open() -> Demand {
+    let demand = Demand::default().for_clients_elsewhere();
+    demand.open();
+    demand
+}
+
+/// One for clients of this process.
+fn open_here() -> Demand {
     let demand = Demand::default();
     demand.open();
     demand
+}
+
+/// How many names are told that have no answer, and whether one of them is it.
+fn tell_all(demand: &Demand, name: &str) -> (usize, bool) {
+    let names: Vec<Option<Demanded>> = std::iter::from_fn(|| told(demand).map(Some)).collect();
+    (names.len(), names.contains(&wanted(name)))
 }
 
 fn want(demand: &Demand, name: &str, source: u64) -> DemandWait {
@@ -278,18 +295,100 @@ fn sources_whose_names_were_refused_have_a_part_of_the_turns_until_one_is_not() 
     let demand = open();
     let address = |it: usize| format!("2001:db8:{it:x}::1");
     flood(&demand, address, 1);
-    let behind = |count| {
-        let names: Vec<_> = (0..100).map(|it| format!("n{it}.example")).collect();
+    // What is told and has no answer is not told again, so that each round has names of its own.
+    let behind = |round, count| {
+        let names = (0..100).map(|it| format!("n{it}.round{round}.example"));
+        let names: Vec<_> = names.collect();
         let _others: Vec<_> = (0..100)
             .map(|it| want(&demand, &names[it], source(&address(it + 1))))
             .collect();
         let _late = want(&demand, "late.example", source(&address(0)));
         (0..count).any(|_| told(&demand) == wanted("late.example"))
     };
-    assert!(!behind(3) && behind(4));
+    assert!(!behind(1, 3) && behind(2, 4));
     // Its last name was not refused, so that it is the last of all that come before it.
     demand.settle("late.example");
-    assert!(!behind(100) && behind(101));
+    assert!(!behind(3, 100) && behind(4, 101));
+}
+
+/// Nobody answers for the names of a flood.
+#[test]
+fn one_network_that_waits_for_late_answers_keeps_no_other_one_back() {
+    let demand = open_here();
+    let names: Vec<String> = (0..100).map(|it| format!("slow{it}.example")).collect();
+    let address = |it: usize| source(&format!("2001:db8:{it:x}::1"));
+    let _flood: Vec<_> = (0..100)
+        .map(|it| want(&demand, &names[it], address(it)))
+        .collect();
+    let (told_of_it, _) = tell_all(&demand, "");
+    assert_eq!(told_of_it, DEMANDS_UNANSWERED_MAX / 2);
+    let mine = want(&demand, "mine.example", source("192.0.2.1"));
+    assert_eq!(tell_all(&demand, "mine.example"), (1, true));
+    demand.allow("mine.example");
+    // A handshake more for what was told is told nobody again, and takes no place.
+    drop(want(&demand, "slow0.example", address(0)));
+    let _again = want(&demand, "slow0.example", source("203.0.113.1"));
+    let (more, _) = tell_all(&demand, "");
+    let (held, networks) = demand.lock().places.counts();
+    assert!(
+        more <= 1 && held <= DEMANDS_UNANSWERED_MAX / 2 + 1,
+        "{more} {held}"
+    );
+    assert_eq!(networks, 1);
+    drop(mine);
+    demand.close();
+    assert_eq!(demand.lock().places.counts(), (0, 0));
+}
+
+#[test]
+fn networks_whose_names_were_refused_have_a_few_places_together_however_many_they_are() {
+    let floods: [fn(usize) -> String; 3] = [
+        |it| format!("2001:db8:1:{it:x}::1"),
+        |it| format!("2001:db8:{it:x}::1"),
+        |it| format!("198.51.{it}.1"),
+    ];
+    for address in floods {
+        let demand = open_here();
+        // They are refused in turns, as there are places.
+        for round in 0..256 {
+            let name = format!("no{round}.example");
+            let _wait = want(&demand, &name, source(&address(round)));
+            assert_eq!(told(&demand), wanted(&name));
+            demand.refuse(&name.as_str().into(), Duration::ZERO);
+        }
+        let _flood: Vec<_> = (0..256)
+            .map(|it| want(&demand, &format!("slow{it}.example"), source(&address(it))))
+            .collect();
+        assert_eq!(tell_all(&demand, ""), (UNANSWERED_BEHIND_MAX, false));
+        for it in 0..8 {
+            let name = format!("mine{it}.example");
+            let wait = want(&demand, &name, source("192.0.2.1"));
+            assert_eq!(tell_all(&demand, &name), (1, true));
+            demand.allow(&name);
+            drop(wait);
+        }
+        // One of them that has an answer is followed by another.
+        let first = demand.lock().told.keys().next().cloned().unwrap();
+        demand.refuse(&first, LONG);
+        assert_eq!(tell_all(&demand, "").0, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_is_free_wakes_whoever_tells() {
+    let demand = open_here();
+    let flood = |it: usize| want(&demand, &format!("n{it}.example"), 1);
+    let _flood: Vec<_> = (0..64).map(flood).collect();
+    assert_eq!(tell_all(&demand, "").0, DEMANDS_UNANSWERED_MAX / 2);
+    for it in 0..16 {
+        let name: Arc<str> = format!("n{it}.example").into();
+        match it % 3 {
+            0 => demand.release(&name),
+            1 => demand.settle(&name),
+            _ => demand.allow(&name),
+        }
+        assert!(matches!(demand.next().await, Demanded::Wanted(_)));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use myriad_base::clock::{self, Instant};
 
+use super::places::OpenPlaces;
 use crate::admission::networks::{EVERYWHERE, NetworkKey, is_of_provider, is_source, networks_of};
 
 /// How many turns networks without refusals have for each of the others, where there are both.
@@ -34,6 +35,16 @@ pub(super) struct NameTurns {
 
 /// The place of a name: the source behind which it waits, and its number.
 pub(super) type NamePlace = (u64, u64);
+
+/// A name whose turn it is.
+pub(super) struct NextName {
+    /// The name.
+    pub name: Arc<str>,
+    /// The source behind which it waited.
+    pub source: u64,
+    /// Whether the last name of the network of that was refused.
+    pub is_behind: bool,
+}
 
 /// The line of a network, by the numbers of turns: narrower networks, by address, or the names of
 /// a source.
@@ -110,26 +121,42 @@ impl NameTurns {
         Some(name)
     }
 
-    /// Takes the next name, and the source whose turn it was.
-    pub(super) fn next(&mut self) -> Option<(Arc<str>, u64)> {
+    /// Takes the next name that there is a place for, and the source whose turn it was.
+    pub(super) fn next(&mut self, places: &OpenPlaces) -> Option<NextName> {
         let now = clock::now();
+        let admits_behind = places.admits_behind();
         let mut network = EVERYWHERE;
         let (source, number) = loop {
+            // Whoever is inside of a provider's network is judged with it.
+            let is_inside = network != EVERYWHERE && !is_of_provider(network);
+            let takes_refused = admits_behind || is_inside;
             let mut line = std::mem::take(self.lines.get_mut(&network)?);
-            let found = line.first(|inside| {
-                let inside = (network.0 + 1, inside);
-                !is_source(network) && self.is_behind(inside, now)
-            });
+            let found = line.first(
+                takes_refused,
+                |inside| is_source(network) || places.admits((network.0 + 1, inside)),
+                |inside| {
+                    let inside = (network.0 + 1, inside);
+                    !is_source(network) && self.is_behind(inside, now)
+                },
+            );
             self.lines.insert(network, line);
-            let (turn, member) = found?;
-            if is_source(network) {
-                break (network.1, turn);
+            match found {
+                Some((turn, _)) if is_source(network) => break (network.1, turn),
+                Some((_, member)) => network = (network.0 + 1, member),
+                // Refusals stand against all of the provider's networks by now: it is behind.
+                None if network != EVERYWHERE && !takes_refused => network = EVERYWHERE,
+                None => return None,
             }
-            network = (network.0 + 1, member);
         };
+        let [_, _, judged, ..] = networks_of(source);
+        let is_behind = self.is_behind(judged, now);
         let name = self.take_back((source, number))?;
         self.step_back(source, now);
-        Some((name, source))
+        Some(NextName {
+            name,
+            source,
+            is_behind,
+        })
     }
 
     /// Whether one more name of a source would have its turn before one that waits behind another.
@@ -243,20 +270,29 @@ impl Line {
         }
     }
 
-    /// The turn that is next, and whose it is. Whoever was refused a name since it came is put
-    /// among those first, once.
-    fn first(&mut self, is_refused: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
-        let pair = |(turn, member): (&u64, &u64)| (*turn, *member);
+    /// The turn that is next of those who are admitted, and whose it is. Whoever was refused a name
+    /// since it came is put among those first, once. Few are not admitted.
+    fn first(
+        &mut self,
+        takes_refused: bool,
+        admits: impl Fn(u64) -> bool,
+        is_refused: impl Fn(u64) -> bool,
+    ) -> Option<(u64, u64)> {
+        let find = |line: &BTreeMap<u64, u64>| {
+            let mut pairs = line.iter().map(|(turn, member)| (*turn, *member));
+            pairs.find(|(_, member)| admits(*member))
+        };
         loop {
-            let refused = self.refused.first_key_value().map(pair);
-            let first = self.first.first_key_value().map(pair);
+            let refused = find(&self.refused).filter(|_| takes_refused);
+            let first = find(&self.first);
             let (turn, member) = match (first, refused) {
                 (Some(first), Some(_)) if self.passed < TURNS_BEFORE => first,
                 (Some(first), None) => first,
-                _ => {
+                (_, Some(refused)) => {
                     self.passed = 0;
-                    return refused;
+                    return Some(refused);
                 }
+                (None, None) => return None,
             };
             if !is_refused(member) {
                 self.passed += u32::from(refused.is_some());

@@ -27,7 +27,7 @@ impl H1Pool {
         let usage = &dial.upstream.usage;
         while let Some(held) = self.evict(usage) {
             // The bound may be less than it was.
-            if usage.count(UsageKind::Connections) <= connections_max(dial) {
+            if usage.count(UsageKind::Connections) <= usage.connections_max() {
                 return Some(FoundConnection::Place(Some(held)));
             }
         }
@@ -50,7 +50,7 @@ impl H1Pool {
         // It may have been told of another one than it has found.
         match &found {
             FoundConnection::Waiting(_)
-                if usage.count(UsageKind::Connections) < connections_max(dial) =>
+                if usage.count(UsageKind::Connections) < usage.connections_max() =>
             {
                 usage.line.tell(None);
             }
@@ -104,9 +104,4 @@ impl H1Pool {
         }
         None
     }
-}
-
-/// The most connections that an upstream bears; 0 for no bound.
-fn connections_max(dial: &Dial<'_>) -> u32 {
-    dial.limits().map_or(0, |limits| limits.connections_max)
 }

@@ -111,6 +111,29 @@ fn who_wrote_an_object_is_asked_of_events_and_not_of_lists() {
 }
 
 #[test]
+fn an_object_that_was_written_otherwise_than_it_is_read_is_told_once() {
+    let (mut core, now) = listed(HOLD, &["/a"]);
+    let put = |core: &mut Core, version: u64, content: u32| {
+        let step = Step {
+            version,
+            id: "/a".into(),
+            content: Some(content),
+        };
+        core.put(head(&step), || Ok(class(&step.id, content)))
+    };
+    assert!(put(&mut core, 21, 1));
+    assert!(!put(&mut core, 21, 1), "it comes again");
+    assert!(!put(&mut core, 22, 2), "it has changed");
+    // A list tells of those that were written meanwhile.
+    core.fail(Failure::Gone);
+    core.request(now);
+    assert!(!put(&mut core, 22, 2));
+    core.fail(Failure::Gone);
+    core.request(now);
+    assert!(put(&mut core, 23, 2));
+}
+
+#[test]
 fn a_list_that_breaks_off_removes_nothing() {
     let (mut core, now) = listed(Duration::ZERO, &["/a", "/b"]);
     core.fail(Failure::Gone);

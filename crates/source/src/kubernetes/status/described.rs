@@ -3,8 +3,10 @@
 //!
 //! Each write is computed from what the object shows ([`super::ours`]), and rests on the version
 //! that was read. Namespaces take turns, the newest of each goes first, and requests have a budget.
-//! Who begins to lead looks at all objects in lists, and writes what is wrong.
+//! Who begins to lead looks at all objects in lists, and writes what is wrong. What somebody else
+//! edits of our part is written again ([`mending`]).
 
+mod mending;
 mod rounds;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,14 +14,12 @@ use std::time::Duration;
 
 use http::Method;
 use myriad_api::{ObjectKey, ObjectKind};
-use myriad_base::backoff::random_seed;
 use myriad_base::clock::{self, Instant};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use self::mending::{Mender, Mends};
 use self::rounds::{Page, Rounds};
-use super::super::backoff::backoff;
-use super::super::budget::Budget;
 use super::super::client::{CallError, Client};
 use super::super::core::Failure;
 use super::super::lease::Claim;
@@ -27,12 +27,17 @@ use super::super::moment::second_time;
 use super::super::path;
 use super::ours::{OwnStatus, StatusOwner, difference};
 use super::schedule::Schedule;
+use super::work::{StatusWork, work};
 use super::{ATTEMPTS_MAX, StatusCounters, Written};
 
 /// Says what the status of an object shall be.
 pub trait Describe: Send + Sync {
-    /// The part of the status that is ours, as it shall be now.
+    /// The part of the status that is ours, as it shall be now. The object is looked at, so that
+    /// it may be noted what it waits for.
     fn describe(&self, key: &ObjectKey) -> Description;
+
+    /// The same for a comparison, on the threads of watches: nothing is noted.
+    fn peek(&self, key: &ObjectKey) -> Description;
 }
 
 /// The part of a status that is ours.
@@ -58,6 +63,9 @@ pub struct DescribedSettings {
     /// The most objects that wait; beyond it the oldest of the namespace that has most is
     /// forgotten, and counted.
     pub waiting_max: usize,
+    /// How long an object waits of whose status somebody else has edited our part: twice as long
+    /// each time that it is edited again soon after it was written.
+    pub mend_after: Duration,
 }
 
 /// Takes which objects to look at. Cheap to clone.
@@ -85,8 +93,13 @@ struct Shared {
 
 struct State {
     schedule: Schedule,
+    /// The objects of which others have edited our part.
+    mends: Mends,
     /// The lists that are still to be read, by who begins to lead.
     rounds: Option<Rounds>,
+    /// Whether there was a review since this process began to lead: before, what there is to say
+    /// may not be known, so that nothing that is shown is taken for an edit.
+    is_open: bool,
 }
 
 impl DescribedStatuses {
@@ -98,9 +111,13 @@ impl DescribedStatuses {
     }
 
     /// All objects are to be compared with what they shall show: to be called by who begins to
-    /// lead, and after [`DescribedStatuses::overflowed`].
+    /// lead, once all that there is to say is known, and after [`DescribedStatuses::overflowed`].
+    /// From the first review on, edits of others are seen.
     pub fn review(&self) {
-        self.shared.lock().rounds = Some(Rounds::default());
+        let mut state = self.shared.lock();
+        state.rounds = Some(Rounds::default());
+        state.is_open = true;
+        drop(state);
         self.shared.wake.notify_one();
     }
 
@@ -118,7 +135,7 @@ impl DescribedStatuses {
 
 impl DescribedWriter {
     /// A writer that writes from [`DescribedWriter::run`] on, and only while `claim` holds. It
-    /// counts among `counters`.
+    /// counts among `counters`, and looks at objects that watches of the client show.
     pub fn new(
         client: Client,
         claim: Claim,
@@ -129,12 +146,22 @@ impl DescribedWriter {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 schedule: Schedule::new(settings.waiting_max),
+                mends: Mends::new(settings.mend_after),
                 rounds: None,
+                is_open: false,
             }),
             wake: Notify::new(),
             overflow: Notify::new(),
             counters,
         });
+        let mender = Mender {
+            claim: claim.clone(),
+            owner: settings.owner.clone(),
+            describe: describe.clone(),
+            shared: shared.clone(),
+        };
+        let edits = client.edits();
+        edits.show_to(move |key, json| mender.look(key, json));
         let writer = DescribedWriter {
             client,
             claim,
@@ -148,50 +175,13 @@ impl DescribedWriter {
     /// Writes for ever. When leadership is lost, what waits is forgotten: the next leader knows
     /// better.
     pub async fn run(self) {
-        let mut budget = Budget::new(self.settings.writes_per_second, clock::now());
-        let mut backoff = backoff(random_seed());
-        let mut is_page_turn = true;
-        loop {
-            let (waiting, page) = self.next();
-            if waiting == 0 && page.is_none() {
-                self.wait().await;
-                continue;
-            }
-            if let Err(wait) = budget.take(clock::now()) {
-                tokio::time::sleep(wait).await;
-                continue;
-            }
-            // Pages and writes take turns, so that a change does not wait for all pages.
-            let page = page.filter(|_| is_page_turn || waiting == 0);
-            is_page_turn = page.is_none();
-            let wait = match page {
-                Some(page) => self.read_page(page).await,
-                None => self.write_next().await,
-            };
-            match wait {
-                None => backoff.reset(),
-                Some(wait) => tokio::time::sleep(backoff.fail().max(wait)).await,
-            }
-        }
+        work(&self, self.settings.writes_per_second).await;
     }
+}
 
-    /// Waits for an object to look at.
-    async fn wait(&self) {
-        let next = self.shared.lock().schedule.next_wake();
-        let due = async {
-            match next {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = self.shared.wake.notified() => {}
-            () = due => {}
-        }
-    }
+impl StatusWork for DescribedWriter {
+    type Page = Page;
 
-    /// How many objects are to be looked at now, and the page to read next, if there is room for
-    /// what it may show.
     fn next(&self) -> (usize, Option<Page>) {
         let mut state = self.shared.lock();
         let has_forgotten = state.schedule.wake(clock::now());
@@ -204,7 +194,14 @@ impl DescribedWriter {
         (waiting, page)
     }
 
-    /// Reads a page of a review. Returns how long to wait at least, if it failed.
+    fn next_wake(&self) -> Option<Instant> {
+        self.shared.lock().schedule.next_wake()
+    }
+
+    fn wake(&self) -> &Notify {
+        &self.shared.wake
+    }
+
     async fn read_page(&self, page: Page) -> Option<Duration> {
         if !self.claim.holds(clock::now()) {
             self.shared.lock().forget();
@@ -218,14 +215,17 @@ impl DescribedWriter {
         }
     }
 
-    /// Looks at the object whose turn it is. Returns how long to wait at least, if it failed.
+    /// Looks at the object whose turn it is.
     async fn write_next(&self) -> Option<Duration> {
         // Taken after the wait, so that the newest is the newest.
-        let key = self.shared.lock().schedule.pop()?;
+        let (key, is_edited) = self.shared.lock().pop()?;
         let counters = &self.shared.counters;
         match self.write(&key).await {
             Ok(Written::Changed) => {
                 counters.written.inc();
+                if is_edited {
+                    counters.mended.inc();
+                }
                 let now = clock::now();
                 self.shared.lock().schedule.note_written(key, now);
             }
@@ -248,7 +248,9 @@ impl DescribedWriter {
         }
         None
     }
+}
 
+impl DescribedWriter {
     async fn write(&self, key: &ObjectKey) -> Result<Written, CallError> {
         let namespace = Some(key.namespace()).filter(|it| !it.is_empty());
         let collection = self.client.collection(key.kind, namespace);
@@ -315,9 +317,18 @@ impl Shared {
 }
 
 impl State {
+    /// The object to look at, and whether somebody else has edited our part of it.
+    fn pop(&mut self) -> Option<(ObjectKey, bool)> {
+        let key = self.schedule.pop()?;
+        let is_edited = self.mends.take(&key);
+        Some((key, is_edited))
+    }
+
     /// Another one leads.
     fn forget(&mut self) {
         self.schedule.clear();
+        self.mends.clear();
         self.rounds = None;
+        self.is_open = false;
     }
 }

@@ -49,6 +49,11 @@ impl Schedule {
         self.ready.len() + self.later.len()
     }
 
+    /// Whether an object is to be looked at, now or later.
+    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+        self.times.contains_key(key) || self.ready.has(key)
+    }
+
     /// An object shall be looked at by this time. Returns whether one had to be forgotten for it.
     pub(super) fn look(&mut self, key: ObjectKey, at: Instant, now: Instant) -> bool {
         let last = self.last_writes.get(&key);

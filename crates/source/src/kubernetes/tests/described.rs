@@ -1,6 +1,7 @@
 //! Statuses that are ours in part, against the fake server.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,21 +10,30 @@ use myriad_base::{clock, task};
 use serde_json::{Value, json};
 
 use super::server::Server;
+use super::{changed, names, settings, synced};
 use crate::kubernetes::lease::Claim;
 use crate::kubernetes::status::StatusCounters;
 use crate::kubernetes::status::described::{
     Describe, DescribedSettings, DescribedStatuses, DescribedWriter, Description,
 };
 use crate::kubernetes::status::ours::{OwnCondition, OwnEntry, OwnForm, OwnStatus, StatusOwner};
-use crate::kubernetes::{Access, Client};
+use crate::kubernetes::{Access, Client, Cluster, ClusterSettings};
 
 const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/n/httproutes";
 const GATEWAYS: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/n/gateways";
 const OURS: &str = "myriad.dev/gateway-controller";
 
-/// The words about objects, by their names: the status of `Accepted`, and the generation.
+/// How long an object waits that somebody else has edited.
+const MEND_AFTER: Duration = Duration::from_millis(20);
+
+/// The words about objects.
 #[derive(Clone, Default)]
-struct Words(Arc<Mutex<BTreeMap<String, Word>>>);
+struct Words {
+    /// By their names: the status of `Accepted`, and the generation.
+    said: Arc<Mutex<BTreeMap<String, Word>>>,
+    /// How many looks at an object there were, but for comparisons.
+    looks: Arc<AtomicUsize>,
+}
 
 #[derive(Clone, Copy)]
 enum Word {
@@ -33,16 +43,23 @@ enum Word {
 
 impl Words {
     fn say(&self, name: &str, word: Word) {
-        self.0
-            .lock()
-            .expect("no panic")
-            .insert(name.to_owned(), word);
+        let mut said = self.said.lock().expect("no panic");
+        said.insert(name.to_owned(), word);
+    }
+
+    fn looks(&self) -> usize {
+        self.looks.load(Ordering::Relaxed)
     }
 }
 
 impl Describe for Words {
     fn describe(&self, key: &ObjectKey) -> Description {
-        let word = self.0.lock().expect("no panic").get(key.name()).copied();
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.peek(key)
+    }
+
+    fn peek(&self, key: &ObjectKey) -> Description {
+        let word = self.said.lock().expect("no panic").get(key.name()).copied();
         let (status, generation) = match word {
             Some(Word::Accepted(status, generation)) => (status, generation),
             Some(Word::Later) => return Description::Later,
@@ -81,6 +98,15 @@ async fn writer(server: &Server, claim: Claim, words: &Words) -> DescribedStatus
     let client = Client::new(&access, Arc::default())
         .await
         .expect("a client");
+    writer_of(client, claim, words, StatusCounters::default())
+}
+
+fn writer_of(
+    client: Client,
+    claim: Claim,
+    words: &Words,
+    counters: StatusCounters,
+) -> DescribedStatuses {
     let settings = DescribedSettings {
         owner: StatusOwner {
             controller: OURS.into(),
@@ -94,8 +120,9 @@ async fn writer(server: &Server, claim: Claim, words: &Words) -> DescribedStatus
         ],
         writes_per_second: 1_000.0,
         waiting_max: 10_000,
+        mend_after: MEND_AFTER,
     };
-    let (words, counters) = (Arc::new(words.clone()), StatusCounters::default());
+    let words = Arc::new(words.clone());
     let (writer, statuses) = DescribedWriter::new(client, claim, words, settings, counters);
     task::spawn("described statuses", writer.run());
     statuses
@@ -141,6 +168,24 @@ fn written(server: &Server) -> Vec<String> {
     writes.collect()
 }
 
+/// A cluster whose watches have shown all that there is.
+async fn watching(server: &Server) -> Cluster {
+    let settings = ClusterSettings {
+        kinds: ObjectKind::ALL.into(),
+        ..settings(server)
+    };
+    synced(settings).await.0
+}
+
+/// Waits until watches have shown all routes of before, one of this name that is put now, and for
+/// longer than an edit waits.
+async fn seen(server: &Server, cluster: &mut Cluster, name: &str) {
+    server.put(ROUTES, name, route(&[]));
+    let is_name = |it: &String| it == name;
+    while !names(&changed(cluster).await).0.iter().any(is_name) {}
+    tokio::time::sleep(10 * MEND_AFTER).await;
+}
+
 /// Waits until nothing is to be looked at any more.
 async fn settled(statuses: &DescribedStatuses) {
     while statuses.waiting() != (0, false) {
@@ -168,6 +213,83 @@ async fn our_entry_is_written_beside_those_of_others_who_write_meanwhile() {
     server.asked("/gone", 1).await;
     settled(&statuses).await;
     assert_eq!(written(&server).len(), 3, "two of them met somebody else's");
+}
+
+#[tokio::test]
+async fn our_part_that_somebody_edits_is_written_again_and_nothing_else_is() {
+    let server = Server::start().await;
+    server.define(
+        "gateway.networking.k8s.io/v1",
+        &["gatewayclasses", "httproutes"],
+    );
+    for name in ["ours", "theirs"] {
+        server.put(ROUTES, name, route(&[entry("other", "True")]));
+    }
+    let (words, counters) = (Words::default(), StatusCounters::default());
+    words.say("ours", Word::Accepted("True", 1));
+    let cluster = watching(&server).await;
+    let statuses = writer_of(cluster.client(), claim(), &words, counters.clone());
+    statuses.review();
+    server.asked("PATCH", 1).await;
+    let reviewed = words.looks();
+    // Neither our own write nor that of another controller is an edit.
+    server.put(ROUTES, "theirs", route(&[entry("other", "False")]));
+    let both = [entry("other", "False"), entry(OURS, "True")];
+    server.put(ROUTES, "ours", route(&both));
+    for times in 1..=2 {
+        let edited = [entry("other", "False"), entry(OURS, "False")];
+        server.put(ROUTES, "ours", route(&edited));
+        server.asked("PATCH", 1 + times).await;
+        let found = parents(&server, "ours");
+        assert_eq!(found[0], entry("other", "False"));
+        assert_eq!(found[1]["conditions"][0]["status"], "True");
+    }
+    // An entry in our name where we have nothing to say goes.
+    let forged = [entry("other", "False"), entry(OURS, "True")];
+    server.put(ROUTES, "theirs", route(&forged));
+    server.asked("PATCH", 4).await;
+    assert_eq!(parents(&server, "theirs"), [entry("other", "False")]);
+    settled(&statuses).await;
+    assert_eq!(written(&server), ["ours", "ours", "ours", "theirs"]);
+    while counters.mended.get() < 3 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((counters.written.get(), counters.mended.get()), (4, 3));
+    let looks = words.looks() - reviewed;
+    assert_eq!(looks, 3, "what watches show is compared alone");
+}
+
+#[tokio::test]
+async fn before_the_first_review_of_a_term_nothing_that_is_shown_is_an_edit() {
+    let server = Server::start().await;
+    server.define(
+        "gateway.networking.k8s.io/v1",
+        &["gatewayclasses", "httproutes"],
+    );
+    server.put(ROUTES, "a", route(&[entry(OURS, "True")]));
+    let mut cluster = watching(&server).await;
+    // One that leads before its first list has ended knows of nothing.
+    let (words, claim) = (Words::default(), claim());
+    let counters = StatusCounters::default();
+    let statuses = writer_of(cluster.client(), claim.clone(), &words, counters);
+    let edited = [entry("other", "True"), entry(OURS, "True")];
+    server.put(ROUTES, "a", route(&edited));
+    seen(&server, &mut cluster, "first").await;
+    assert_eq!(statuses.waiting(), (0, false));
+    assert_eq!(written(&server), [""; 0]);
+    statuses.review();
+    server.asked("PATCH", 1).await;
+    assert_eq!(parents(&server, "a"), [entry("other", "True")]);
+    // The next term begins as the first did.
+    claim.set(None, clock::now());
+    statuses.look(key("b"), clock::now());
+    settled(&statuses).await;
+    let now = clock::now();
+    claim.set(Some(now + Duration::from_secs(3_600)), now);
+    server.put(ROUTES, "a", route(&edited));
+    seen(&server, &mut cluster, "second").await;
+    assert_eq!(statuses.waiting(), (0, false));
+    assert_eq!(written(&server), ["a"]);
 }
 
 #[tokio::test]

@@ -26,6 +26,9 @@ use crate::resolve::names::each_broader;
 /// it meets routes of another kind. Parents beyond do not take the route.
 const PLACES_MAX: usize = 4_096;
 
+/// The most default Gateways that a route has, the oldest of them.
+pub(super) const DEFAULT_GATEWAYS_MAX: usize = 4;
+
 /// A listener that takes a route.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached {
@@ -116,13 +119,14 @@ fn parents_of(reader: &mut Reader<'_>, route: &RouteObject) -> (Vec<ParentRefere
     let operators = reader.settings().default_gateway_namespaces.iter();
     let operators = operators.map(String::as_str).filter(|it| *it != own);
     let mut is_more = false;
+    let max = PARENTS_MAX.min(parents.len() + DEFAULT_GATEWAYS_MAX);
     for namespace in iter::once(own).chain(operators) {
         // So many that there is one that has no place, whichever of them are named.
         for key in reader.default_gateways(namespace, PARENTS_MAX + 1) {
             if named.contains(&key) {
                 continue;
             }
-            if parents.len() >= PARENTS_MAX {
+            if parents.len() >= max {
                 is_more = true;
                 break;
             }
@@ -145,8 +149,8 @@ pub(crate) fn beyond(reader: &mut Reader<'_>, route: &RouteObject) -> Option<Fin
             route.key(),
             "spec.useDefaultGateways",
             format!(
-                "is for the oldest default Gateways alone: a route has at most {PARENTS_MAX} \
-                 parents with them"
+                "is for the oldest default Gateways alone: a route has at most \
+                 {DEFAULT_GATEWAYS_MAX} of them, and {PARENTS_MAX} parents with them"
             ),
             "name its parents, or let fewer Gateways have defaultScope All",
         )

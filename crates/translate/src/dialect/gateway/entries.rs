@@ -17,7 +17,7 @@ use super::hostname::covers;
 use super::ports::{self, Placement};
 use super::route::RouteObject;
 use super::standing::{self, GatewayStanding};
-use crate::engine::{PortSpeech, Reader, Stake, StakeClaim};
+use crate::engine::{PortSpeech, Reader, Stake, StakeClaim, Unit};
 use crate::resolve::{Claim, Claims};
 
 /// The most claims of routes to a host that are read, the oldest first: nobody need know all of
@@ -73,30 +73,45 @@ pub(crate) fn stakes(
 
 /// The listeners by which routes enter a host on the proxies of the view, though they do not name
 /// it: those of the oldest claims, and where there are more, those of whoever may have the host.
-pub(crate) fn find(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<EnteredListener> {
+/// Also whether as many claims were read as are at most, so that there may be listeners of others.
+pub(crate) fn find(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claims: &Claims,
+) -> (Vec<EnteredListener>, bool) {
     let seat = reader.hash(GatewayFact::EnteredSeat(host.as_str()));
     let entering = reader.first_claims(seat, CLAIMS_READ_MAX);
     let mut found = Found::default();
     for claim in &entering {
         found.add(reader, host, claim);
     }
-    if let Some(last) = entering.get(CLAIMS_READ_MAX - 1) {
+    let last = entering.get(CLAIMS_READ_MAX - 1);
+    if let Some(last) = last {
         let since = last.created.saturating_add(1);
         add_rest(reader, (host, claims), since, &mut found);
     }
-    found.listeners
+    (found.listeners, last.is_some())
 }
 
-/// The oldest claim to a host of those that are not by routes, as far as that is known without
-/// opening their objects.
-fn oldest(reader: &Reader<'_>, host: &Host, claims: &Claims) -> Option<Claim> {
-    let others = claims.ids().take_while(|(kind, _)| !is_route(*kind));
-    let others = others.filter_map(|(kind, id)| reader.claim_of(kind, id, host));
-    others.min_by(|a, b| a.age().cmp(&b.age()))
+/// The oldest claim to a host of objects of some kinds, as far as that is known without opening
+/// them. An Ingress that takes a share of what others serve owns nothing.
+pub(super) fn oldest(
+    reader: &Reader<'_>,
+    host: &Host,
+    claims: &Claims,
+    is_meant: impl Fn(ObjectKind) -> bool,
+) -> Option<Claim> {
+    let owns_none = |kind: ObjectKind, id: &Arc<str>| {
+        kind == ObjectKind::Ingress && reader.owns_none(&Unit::ingress(id.clone()))
+    };
+    let meant = claims.ids().filter(|(kind, _)| is_meant(*kind));
+    let owning = meant.filter(|&(kind, id)| !owns_none(kind, id));
+    let claims = owning.filter_map(|(kind, id)| reader.claim_of(kind, id, host));
+    claims.min_by(|a, b| a.age().cmp(&b.age()))
 }
 
-/// Whether claims of a kind are by routes, which come behind all others.
-fn is_route(kind: ObjectKind) -> bool {
+/// Whether claims of a kind are by routes.
+pub(super) fn is_route(kind: ObjectKind) -> bool {
     matches!(
         kind,
         ObjectKind::HttpRoute | ObjectKind::GrpcRoute | ObjectKind::TlsRoute
@@ -134,7 +149,8 @@ fn add_rest(
         None => None,
     };
     let namespace_of = |claim: &Claim| Box::<str>::from(claim.key.namespace());
-    let oldest = oldest(reader, host, claims).as_ref().map(namespace_of);
+    let oldest = oldest(reader, host, claims, |kind| !is_route(kind));
+    let oldest = oldest.as_ref().map(namespace_of);
     let known: Vec<Box<str>> = proven
         .into_iter()
         .chain(oldest)

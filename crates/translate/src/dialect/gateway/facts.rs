@@ -63,6 +63,9 @@ pub(crate) enum GatewayFact<'a> {
     SharedSeat(&'a str, &'a str, &'a str),
     /// The seat of the namespace that has a host which objects with listeners of others claim too.
     OwnerSeat(&'a str),
+    /// The seat that says that objects with listeners of a namespace lose a host in some view, or
+    /// that by none those of any may.
+    LostSeat(&'a str, &'a str),
     /// The seat of the routes that are attached to a listener, of which the number is told.
     Attached(ObjectKind, &'a str, &'a str),
     /// The seat of the ListenerSets that are attached to a Gateway.

@@ -237,6 +237,7 @@ fn deployment(reader: &mut Reader<'_>, gateway: &Gateway) -> Deployment {
     let ports = used.map(|(number, is_udp)| DeployedPort { number, is_udp });
     let mut ports: Vec<DeployedPort> = ports.collect();
     ports.sort_unstable();
+    let scaling = standing::scaling_of(reader, &gateway.spec.class);
     let infrastructure = gateway.spec.infrastructure.as_ref();
     let pairs = |labels: Option<&Labels>| -> Box<[(Box<str>, Box<str>)]> {
         labels.map_or_else(Box::default, |labels| labels.to_vec().into())
@@ -245,6 +246,7 @@ fn deployment(reader: &mut Reader<'_>, gateway: &Gateway) -> Deployment {
         ports: ports.into(),
         labels: pairs(infrastructure.map(|it| &it.labels)),
         annotations: pairs(infrastructure.map(|it| &it.annotations)),
+        scaling,
     }
 }
 

@@ -4,6 +4,8 @@
 //! also those of the route, as young as the younger of both. All routes that one object lets in are
 //! on the host together, of whatever namespaces they are.
 
+use std::collections::BTreeMap;
+
 use myriad_api::{Finding, ObjectKey, Severity};
 use myriad_model::host::Pattern;
 use myriad_model::{Host, Name};
@@ -18,9 +20,9 @@ use crate::engine::{PortSpeech, Reader};
 use crate::resolve::names::{each_broader, written};
 use crate::resolve::{Above, Claim, Claims, Deed, EVERYBODY, Namespaces};
 
-/// The most objects with listeners for one host that are looked at, the oldest first. There are so
-/// many for hosts that nobody names, and hardly for any other: of each namespace that is had by one
-/// Gateway at each socket.
+/// The most objects with listeners for one host that are looked at, the oldest of each namespace
+/// first, so that nobody hides those of another by many. There are so many for hosts that nobody
+/// names, and hardly for any other: of each namespace that is had by one Gateway at each socket.
 const ENTITIES_READ_MAX: usize = 256;
 
 /// A Gateway or a ListenerSet on a host.
@@ -54,8 +56,13 @@ impl Entrant {
     }
 }
 
-/// The Gateways and ListenerSets on a host that the proxies of the view serve, the oldest first.
-pub(crate) fn gather(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Entrant> {
+/// The Gateways and ListenerSets on a host that the proxies of the view serve, the oldest first,
+/// and whether routes may enter it by more than were looked at.
+pub(crate) fn gather(
+    reader: &mut Reader<'_>,
+    host: &Host,
+    claims: &Claims,
+) -> (Vec<Entrant>, bool) {
     let mut found: Vec<Entrant> = Vec::new();
     for key in oldest_entities(reader, host, claims) {
         let Ok(standing) = standing::of(reader, &key) else {
@@ -80,43 +87,64 @@ pub(crate) fn gather(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> V
             });
         }
     }
+    let mut may_be_more = false;
     if !claims.routes.is_empty() {
-        for entered in entries::find(reader, host, claims) {
+        let (entered, is_cut) = entries::find(reader, host, claims);
+        may_be_more = is_cut;
+        for entered in entered {
             add(&mut found, entered);
         }
     }
     found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
-    found
+    (found, may_be_more)
 }
 
-/// The objects with listeners that have the oldest claims to a host. Those go first whose namespace
-/// may well have it: it has proven that, or any claim that is the oldest. Of those for hosts that
-/// nobody names it is the ones that may answer for them.
+/// The objects with listeners that have the oldest claims to a host, of namespaces in turns. The
+/// oldest of each namespace goes first, so that no guess at who has the host leaves its owner out,
+/// and then those whose namespace may well have it. Of those for hosts that nobody names the ones
+/// that may answer for them go first.
 fn oldest_entities(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<ObjectKey> {
     let keys = &claims.entities;
     if keys.len() <= ENTITIES_READ_MAX {
         return keys.to_vec();
     }
     let is_any = host.pattern() == Pattern::Any;
-    let proven = match reader.settings().host_proof {
-        Some(_) if !is_any => reader.proven_by(host),
-        _ => None,
+    let likely = match is_any {
+        true => Vec::new(),
+        false => likely_owners(reader, host, claims),
     };
-    let all = claims.ids();
-    let all = all.filter_map(|(kind, id)| reader.claim_of(kind, id, host));
-    let oldest = all.min_by(|a, b| a.age().cmp(&b.age()));
-    let mut claims = by_age(reader, host, keys);
-    claims.sort_by_key(|claim| {
+    let mut counts: BTreeMap<Box<str>, usize> = BTreeMap::new();
+    let claims = by_age(reader, host, keys).into_iter().map(|claim| {
         let namespace = claim.key.namespace();
-        let may_have_it = proven.as_deref() == Some(namespace)
-            || oldest.as_ref().is_some_and(|it| it.is_of(namespace));
-        match is_any {
+        let count = counts.entry(namespace.into()).or_default();
+        *count += 1;
+        let is_behind = match is_any {
             true => !may_be_unnamed(reader, namespace),
-            false => !may_have_it,
-        }
+            false => !likely.iter().any(|it| **it == *namespace),
+        };
+        // Few namespaces may have what nobody names, and claims of all others are in vain.
+        let is_further = !is_any && *count > 1;
+        ((is_further, is_behind, *count), claim)
     });
+    let mut claims: Vec<((bool, bool, usize), Claim)> = claims.collect();
+    // Those of one place stay by age.
+    claims.sort_by_key(|(place, _)| *place);
     claims.truncate(ENTITIES_READ_MAX);
-    claims.into_iter().map(|claim| claim.key).collect()
+    claims.into_iter().map(|(_, claim)| claim.key).collect()
+}
+
+/// The namespaces that may well have a host: the one that has proven it, that of the oldest claim,
+/// and that of the oldest which is not by a route: a claim of a route may be in vain.
+fn likely_owners(reader: &mut Reader<'_>, host: &Host, claims: &Claims) -> Vec<Box<str>> {
+    let proven = match reader.settings().host_proof {
+        Some(_) => reader.proven_by(host),
+        None => None,
+    };
+    let oldest = entries::oldest(reader, host, claims, |_| true);
+    let other = entries::oldest(reader, host, claims, |kind| !entries::is_route(kind));
+    let oldest = [oldest, other].into_iter().flatten();
+    let oldest = oldest.map(|claim| claim.key.namespace().into());
+    proven.into_iter().chain(oldest).collect()
 }
 
 /// The claims of objects to a host, the oldest first.

@@ -16,7 +16,7 @@ use super::judgement::Judgement;
 use super::route::RouteObject;
 use super::standing::Mode;
 use super::tenants::Mesh;
-use super::{callers, entries, rules, streams};
+use super::{callers, entries, ports, rules, streams};
 use crate::engine::{Output, Reader, Unit};
 use crate::resolve::losers::unclaimable_by;
 use crate::resolve::notes;
@@ -113,12 +113,15 @@ fn claim(reader: &mut Reader<'_>, route: &RouteObject, attached: &Attached, outp
     }
     let is_served = standing.is_served(reader);
     output.is_concerned |= is_served;
+    let mut is_placed = None;
     for host in attached.hosts.iter().filter(|host| **host != own) {
         if *host == Host::any() {
             continue;
         }
         let may_claim = standing.may_claim(reader, host);
-        if may_claim {
+        // A listener without a place lets nothing in, so that what waits there is no claim yet.
+        let mut find = || ports::find(reader, standing, attached.at).is_ok();
+        if may_claim && *is_placed.get_or_insert_with(&mut find) {
             // Seats are those of all views.
             let stakes = entries::stakes(reader, route, attached, (&own, host));
             output.stakes.extend(stakes);

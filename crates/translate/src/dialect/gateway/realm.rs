@@ -36,28 +36,39 @@ pub(crate) fn realm<'a>(
     }
 }
 
-/// The claim by which objects with listeners learn that a host is of another namespace. There is
-/// none where nobody is known to claim it in vain, in whatever view.
-pub(crate) fn owner_stake(
+/// The claims by which objects with listeners learn that a host is of another namespace. There are
+/// none where nobody is known to claim it in vain, in whatever view, and no more were left out. Who
+/// loses is told apart from who has it, so that the owner need not hear of those that come and go.
+pub(crate) fn owner_stakes(
     reader: &Reader<'_>,
     host: &Host,
     (owner, claims): (&Claim, &Claims),
-    losers: &[Claim],
-) -> Option<Stake> {
-    let count = claims.entities.len() + claims.routes.len();
+    (losers, may_be_more): (&[Claim], bool),
+) -> Vec<Stake> {
+    // A route makes a claim at each listener, so that few of them may make very many.
+    let objects = claims.entities.len() + claims.routes.len();
+    let is_crowd = may_be_more || objects > CLAIMS_READ_ALL;
     // Who loses it in one view may have it in another, which says so as well.
     let is_disputed = || claims.are_of_api() && reader.is_needed_by_several();
-    let may_be_lost = !losers.is_empty() || count > CLAIMS_READ_ALL || is_disputed();
-    let claim = StakeClaim {
-        order: 0,
-        created: 0,
-        id: owner.key.namespace().into(),
-        value: 0,
+    if losers.is_empty() && !is_crowd && !is_disputed() {
+        return Vec::new();
+    }
+    let stake = |fact: GatewayFact<'_>, namespace: &str| Stake {
+        seat: reader.hash(fact),
+        claim: StakeClaim {
+            order: 0,
+            created: 0,
+            id: namespace.into(),
+            value: 0,
+        },
     };
-    may_be_lost.then(|| Stake {
-        seat: reader.hash(GatewayFact::OwnerSeat(host.as_str())),
-        claim,
-    })
+    let host = host.as_str();
+    let lost = losers.iter().map(|loser| loser.key.namespace());
+    // Of very many nobody knows all.
+    let lost = lost.chain(is_crowd.then_some(""));
+    let lost = lost.map(|namespace| stake(GatewayFact::LostSeat(host, namespace), namespace));
+    let owned = stake(GatewayFact::OwnerSeat(host), owner.key.namespace());
+    lost.chain([owned]).collect()
 }
 
 /// Whether a host that an object with listeners claims belongs to other namespaces alone, or to one
@@ -72,6 +83,9 @@ pub(crate) fn is_owned_apart(
     if realm.is_empty() {
         return false;
     }
+    if !is_in_any_view && !may_be_lost(reader, host, realm) {
+        return false;
+    }
     let seat = reader.hash(GatewayFact::OwnerSeat(host.as_str()));
     let owners = reader.first_claims(seat, OWNERS_READ_MAX);
     let is_other = |owner: &StakeClaim| *owner.id != *realm;
@@ -79,4 +93,13 @@ pub(crate) fn is_owned_apart(
         true => owners.iter().any(is_other),
         false => !owners.is_empty() && owners.iter().all(is_other),
     }
+}
+
+/// Whether a namespace may lose a host that it claims, in some view.
+fn may_be_lost(reader: &mut Reader<'_>, host: &Host, realm: &str) -> bool {
+    let seats = [realm, ""].map(|it| reader.hash(GatewayFact::LostSeat(host.as_str(), it)));
+    // Both are asked for, so that what is read depends on nothing that is not.
+    seats
+        .map(|seat| reader.seat(seat).is_some())
+        .contains(&true)
 }

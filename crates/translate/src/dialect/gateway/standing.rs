@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use myriad_api::ObjectKey;
+use myriad_api::gateway::status::Scaling;
 use myriad_api::gateway::{GROUP, Gateway, GatewayClass};
 use myriad_model::Host;
 
@@ -10,6 +11,7 @@ use super::allowed::takes_sets_of;
 use super::beside::Beside;
 use super::entity::Entity;
 use super::facts::{GatewayFact, own_parameters};
+use super::scaling;
 use crate::engine::Reader;
 use crate::settings::Settings;
 use crate::view::GATEWAY_NAME;
@@ -117,8 +119,27 @@ pub(crate) fn is_ours(class: &GatewayClass, settings: &Settings) -> bool {
 /// # Errors
 /// The parameters cannot be used.
 pub(crate) fn mode_of(reader: &mut Reader<'_>, class: &GatewayClass) -> Result<Mode, Unserved> {
+    parameters_of(reader, class).map(|(mode, _)| mode)
+}
+
+/// How many proxies the Gateways of a class have that have some of their own; none where its
+/// parameters do not say so.
+pub(crate) fn scaling_of(reader: &mut Reader<'_>, class: &str) -> Option<Scaling> {
+    let class = reader.gateway_class(class)?;
+    let (_, scaling) = parameters_of(reader, &class).ok()?;
+    scaling
+}
+
+/// The parameters of a class.
+///
+/// # Errors
+/// They cannot be used.
+fn parameters_of(
+    reader: &mut Reader<'_>,
+    class: &GatewayClass,
+) -> Result<(Mode, Option<Scaling>), Unserved> {
     let Some(parameters) = &class.spec.parameters else {
-        return Ok(Mode::Shared);
+        return Ok((Mode::Shared, None));
     };
     let refused = |message: &str| {
         let name = &parameters.name;
@@ -140,10 +161,17 @@ pub(crate) fn mode_of(reader: &mut Reader<'_>, class: &GatewayClass) -> Result<M
     let mode = data
         .find(|(key, _)| **key == *MODE)
         .map(|(_, mode)| &**mode);
-    match mode {
-        None | Some("shared") => Ok(Mode::Shared),
-        Some("dedicated") => Ok(Mode::Dedicated),
-        Some(_) => refused("has a myriad-gateway-mode that is neither shared nor dedicated"),
+    let scaling = match scaling::read(&map) {
+        Ok(scaling) => scaling,
+        Err(problem) => return refused(&problem),
+    };
+    match (mode, scaling) {
+        (None | Some("shared"), None) => Ok((Mode::Shared, None)),
+        (None | Some("shared"), Some(_)) => {
+            refused("asks for an autoscaler without myriad-gateway-mode: dedicated")
+        }
+        (Some("dedicated"), scaling) => Ok((Mode::Dedicated, scaling)),
+        (Some(_), _) => refused("has a myriad-gateway-mode that is neither shared nor dedicated"),
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) static ROUTE: UnitKind = UnitKind {
         ..Bond::READ
     },
     claim_fact: Some(|hasher, id, host| hasher.fact(GatewayFact::Claim(id, host.as_str()))),
+    entered_seat: Some(|hasher, host| hasher.fact(GatewayFact::EnteredSeat(host.as_str()))),
     ..UnitKind::of_object("route", 10, Own::Key)
 };
 

@@ -139,7 +139,7 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
     if claims.ingresses.is_empty() && !is_istio && !claims.are_of_api() {
         return Vec::new();
     }
-    let mut entrants = gateway::gather(reader, pattern, &claims);
+    let (mut entrants, _) = gateway::gather(reader, pattern, &claims);
     let mut found = Gathered::default();
     let owner = match pattern.pattern() {
         Pattern::Any => {

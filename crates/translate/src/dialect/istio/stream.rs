@@ -167,20 +167,27 @@ pub(crate) fn build(
     for door in [Door::Passing, Door::TlsStream] {
         close(host, &door, holders, output);
     }
-    if is_led || !matches!(host.pattern(), Pattern::Exact(_)) {
+    let is_exact = matches!(host.pattern(), Pattern::Exact(_));
+    let mut named = tenants.iter().filter(|it| it.is_exact(host));
+    let is_by_name = named.any(|tenant| !tenant.service.spec.tls.is_empty());
+    // What is below a wildcard may all lead somewhere, but what ends there is taken by no rule of
+    // handshakes.
+    if is_led || !(is_exact || is_by_name) {
         return;
     }
     for site in sites.iter().filter(|site| site.is_own) {
         for way in entrance::effective(reader, &site.gateway, host) {
             let is_stream = match way.door {
-                Door::Passing | Door::TlsStream => holders.is_held(&way.listener),
-                Door::Stream => true,
+                Door::Passing => is_exact && holders.is_held(&way.listener),
+                Door::TlsStream => holders.is_held(&way.listener),
+                Door::Stream => is_exact,
                 Door::Plain | Door::ToTls | Door::Tls | Door::Closed => false,
             };
             if is_stream && holders.admits(&way.listener, &way.door) {
                 let key = &site.gateway.meta.key;
                 let field = entrance::field(reader, key, way.server, "hosts");
-                output.findings.push(nowhere(key, field, host));
+                let is_ended = is_by_name && way.door == Door::TlsStream;
+                output.findings.push(nowhere(key, field, (host, is_ended)));
             }
         }
     }
@@ -314,12 +321,21 @@ fn kept(tenant: &Tenant, host: &Host, holder: &Holder) -> Finding {
     )
 }
 
-fn nowhere(key: &ObjectKey, field: String, host: &Host) -> Finding {
+/// The finding about a server whose connections no rule takes. `is_ended` says that there are rules
+/// of handshakes for the host, which end at the server.
+fn nowhere(key: &ObjectKey, field: String, (host, is_ended): (&Host, bool)) -> Finding {
+    let remedy = match is_ended {
+        true => {
+            "bind a VirtualService to the Gateway, with tcp rules for the host: its TLS ends \
+             there, and tls rules are for handshakes that go on as they come"
+        }
+        false => "bind a VirtualService to the Gateway, with tls or tcp rules for the host",
+    };
     Finding::new(
         Severity::Warning,
         key,
         field,
         format!("leads nowhere for {host}, so its connections are closed"),
-        "bind a VirtualService to the Gateway, with tls or tcp rules for the host",
+        remedy,
     )
 }

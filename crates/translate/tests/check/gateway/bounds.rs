@@ -7,6 +7,7 @@ use myriad_api::gateway::status::State;
 use myriad_model::Value;
 use myriad_translate::{CatchAll, Engine, Settings, View};
 
+use super::work::sections;
 use super::{HOLDS, apply, object_of, refusals, status, told};
 use crate::{render, world};
 
@@ -194,6 +195,69 @@ fn of_very_many_gateways_for_any_host_one_that_may_answer_is_seen() {
         all.first(),
         all.last()
     );
+}
+
+/// The host of the listeners of very many Gateways.
+const HOST: &str = ", hostname: a.test";
+
+/// A Gateway with one listener at a port, and this beside it.
+fn at_port((namespace, name): (&str, &str), year: u32, port: u16, host: &str) -> String {
+    let spec = format!(
+        "  gatewayClassName: myriad\n  listeners: [{{name: it, port: {port}, protocol: \
+         HTTP{host}}}]\n"
+    );
+    object_of("Gateway", (namespace, name), year, &spec)
+}
+
+/// Very many Gateways of a namespace for the host, and the older Ingress and the younger Gateway of
+/// `shop` for it.
+fn crowd(namespace: &str) -> Vec<String> {
+    let gateways = (0..300).map(|number| {
+        let name = format!("g{number:03}");
+        at_port((namespace, &name), 2021, 8_000 + number, HOST)
+    });
+    let own = [
+        ingress("shop", 2019, ""),
+        at_port(("shop", "edge"), 2025, 8_998, HOST),
+    ];
+    gateways.chain(own).collect()
+}
+
+/// An Ingress for the host, and this beside its creation.
+fn ingress(namespace: &str, year: u32, rest: &str) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: {namespace}, \
+         name: web, creationTimestamp: {year}-01-01T00:00:00Z{rest}}}\nspec: {{rules: [{{host: \
+         a.test, http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: web, \
+         port: {{number: 80}}}}}}}}]}}}}]}}\n"
+    )
+}
+
+#[test]
+fn strangers_with_very_many_gateways_for_a_host_hide_none_of_its_owner() {
+    for namespace in ["crowd", "evil"] {
+        let mut engine = world::engine(world::settings("# with gateway-ports=8000-9000"));
+        let mut all = crowd(namespace);
+        // The oldest object is of one that comes to the host later, by its Gateway.
+        let spec = "  parentRefs: [{name: edge}]\n  hostnames: [a.test]\n";
+        all.push(object_of("HTTPRoute", ("evil", "r"), 2018, spec));
+        all.push(at_port(("evil", "edge"), 2026, 8_999, ""));
+        apply(&mut engine, &all.join("---\n"));
+        let expected = ["gateway/shop/edge/it"];
+        assert_eq!(sections(&engine, "a.test"), expected, "{namespace}");
+    }
+}
+
+#[test]
+fn of_very_many_gateways_for_a_host_those_of_an_old_canary_go_before_no_other() {
+    let mut engine = world::engine(world::settings("# with gateway-ports=8000-9000"));
+    let mut all = crowd("crowd");
+    let canary = ", annotations: {nginx.ingress.kubernetes.io/canary: 'true'}";
+    all.push(ingress("crowd", 2017, canary));
+    all.push(at_port(("shop", "more"), 2026, 8_997, HOST));
+    apply(&mut engine, &all.join("---\n"));
+    let expected = ["gateway/shop/edge/it", "gateway/shop/more/it"];
+    assert_eq!(sections(&engine, "a.test"), expected);
 }
 
 /// A route of a number for a Service of `shop`, with a path.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use myriad_model::{Action, RedirectTarget};
+use myriad_model::{Action, RedirectTarget, Value};
 use myriad_translate::{Engine, HostSharing, Settings};
 
 use super::{apply, object_of, plain, told};
@@ -86,6 +86,88 @@ fn a_stranger_has_no_rows_for_a_host_until_nobody_else_has_it() {
     });
     let all = [OF_SHOP, OF_BLOG[0], OF_BLOG[1]];
     assert_eq!(parts(&engine, "shop.test"), set(&all));
+}
+
+#[test]
+fn a_stranger_has_no_rows_for_a_host_that_one_route_of_its_owner_enters_very_often() {
+    for listeners in [1, 64] {
+        let mut engine = world::engine(settings());
+        let listener = |port: u16| format!("  - {{name: p{port}, port: {port}, protocol: HTTP}}\n");
+        let all: String = (8_000..8_000 + listeners).map(listener).collect();
+        let other = "  - {name: other, port: 8999, protocol: HTTP}\n";
+        for (namespace, year, own) in [("shop", 2021, &*all), ("blog", 2022, other)] {
+            apply(&mut engine, &gateway(namespace, year, own));
+            apply(
+                &mut engine,
+                &route("HTTPRoute", namespace, year, "shop.test"),
+            );
+        }
+        let found = parts(&engine, "shop.test");
+        assert_eq!(found.len(), usize::from(listeners), "{found:?}");
+        assert!(found.iter().all(|it| it.starts_with("gateway/shop/")));
+    }
+}
+
+#[test]
+fn who_comes_and_goes_in_vain_runs_no_rows_of_the_owner() {
+    let measure = |routes: u32| {
+        let mut engine = world::engine(settings());
+        let own = gateway("shop", 2021, &plain("it", "shop.test"));
+        apply(&mut engine, &own);
+        for number in 0..routes {
+            let name = format!("name: web{number}, creation");
+            let route = route("HTTPRoute", "shop", 2021, "shop.test");
+            apply(&mut engine, &route.replace("name: web, creation", &name));
+        }
+        let stranger = |host: &str| gateway("blog", 2022, &plain("it", host));
+        apply(&mut engine, &stranger("else.test"));
+        let hosts = ["shop.test", "else.test", "shop.test"];
+        hosts.map(|host| {
+            let changes = world::changes(&stranger(host));
+            engine.apply(changes, world::NOW).work.units_translated
+        })
+    };
+    assert_eq!(measure(2), measure(40));
+}
+
+/// Whether there is a domain of shop's listener for its host.
+fn has_domain(engine: &Engine) -> bool {
+    engine.snapshot().iter().any(|sealed| {
+        sealed.resource().is_some_and(|it| match &it.value {
+            Value::Domain(domain) => {
+                let section = domain.section.as_ref().map(ToString::to_string);
+                domain.host.as_str() == "shop.test" && section.as_deref() == Some(OF_SHOP)
+            }
+            _ => false,
+        })
+    })
+}
+
+#[test]
+fn who_takes_a_host_over_answers_for_it_at_once_however_little_time_there_is() {
+    for mut left in 0..8_usize {
+        let mut engine = two(settings());
+        assert!(has_domain(&engine));
+        let removed = "remove gateway.networking.k8s.io/v1/Gateway shop/own";
+        for change in world::changes(removed) {
+            engine.take_in(change, world::NOW);
+        }
+        let mut has_time = || {
+            let has_time = left > 0;
+            left = left.saturating_sub(1);
+            has_time
+        };
+        engine.apply_taken_in_while(world::NOW, &mut has_time);
+        loop {
+            let parts = parts(&engine, "shop.test");
+            assert!(has_domain(&engine) || parts.is_superset(&set(&OF_BLOG)));
+            if !engine.has_postponed() {
+                break;
+            }
+            engine.work_off(world::NOW, &mut || false, &|_| true);
+        }
+        assert_eq!(parts(&engine, "shop.test"), set(&OF_BLOG));
+    }
 }
 
 #[test]

@@ -11,15 +11,15 @@ use myriad_translate::{CatchAll, Engine, Settings, Work};
 use super::{HOLDS, apply, object_of, refusals, status, told};
 use crate::world;
 
-/// The most parents of a route.
-const PARENTS_MAX: usize = 32;
+/// The most default Gateways of a route.
+const DEFAULT_GATEWAYS_MAX: usize = 4;
 
 /// A rule that needs nothing.
 const RULES: &str = "  rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: \
                      to.test}}]}]\n";
 
 /// A listener of HTTP for routes of all namespaces, with this beside it.
-fn listener(name: &str, port: u16, rest: &str) -> String {
+pub(super) fn listener(name: &str, port: u16, rest: &str) -> String {
     format!(
         "  - {{name: {name}, port: {port}, protocol: HTTP, allowedRoutes: {{namespaces: {{from: \
          All}}}}{rest}}}\n"
@@ -27,18 +27,18 @@ fn listener(name: &str, port: u16, rest: &str) -> String {
 }
 
 /// A Gateway of a year with these listeners.
-fn gateway((namespace, name): (&str, &str), year: u32, listeners: &str) -> String {
+pub(super) fn gateway((namespace, name): (&str, &str), year: u32, listeners: &str) -> String {
     let spec = format!("  gatewayClassName: myriad\n  listeners:\n{listeners}");
     object_of("Gateway", (namespace, name), year, &spec)
 }
 
 /// The same that takes routes without a parent.
-fn default_gateway(place: (&str, &str), year: u32, listeners: &str) -> String {
+pub(super) fn default_gateway(place: (&str, &str), year: u32, listeners: &str) -> String {
     gateway(place, year, listeners).replace("spec:\n", "spec:\n  defaultScope: All\n")
 }
 
 /// A route of a year with these parents and hosts.
-fn route(place: (&str, &str), year: u32, parents: &str, hosts: &str) -> String {
+pub(super) fn route(place: (&str, &str), year: u32, parents: &str, hosts: &str) -> String {
     let spec = format!("  parentRefs: [{parents}]\n  hostnames: [{hosts}]\n{RULES}");
     object_of("HTTPRoute", place, year, &spec)
 }
@@ -55,7 +55,7 @@ fn work(engine: &mut Engine, text: &str) -> Work {
 }
 
 /// The parts of sockets that answer for a host.
-fn sections(engine: &Engine, host: &str) -> Vec<String> {
+pub(super) fn sections(engine: &Engine, host: &str) -> Vec<String> {
     let snapshot = engine.snapshot();
     let sections = snapshot
         .iter()
@@ -69,7 +69,7 @@ fn sections(engine: &Engine, host: &str) -> Vec<String> {
     sections.into_iter().collect()
 }
 
-fn nobody_is_unnamed() -> Settings {
+pub(super) fn nobody_is_unnamed() -> Settings {
     Settings {
         catch_all_namespaces: CatchAll::Only(BTreeSet::new()),
         ..Settings::default()
@@ -316,10 +316,10 @@ fn a_default_gateway_of_a_stranger_is_nothing_to_routes() {
 }
 
 #[test]
-fn a_route_has_so_many_parents_with_default_gateways_the_oldest_of_them() {
+fn a_route_has_so_many_default_gateways_the_oldest_of_them() {
     let mut engine = world::engine(Settings::default());
     let place = |number: usize| format!("g{number:02}");
-    for number in 0..PARENTS_MAX + 8 {
+    for number in 0..DEFAULT_GATEWAYS_MAX + 8 {
         let host = format!(", hostname: h{number}.test");
         let listeners = listener("it", 80, &host);
         // The last by name is the oldest.
@@ -329,15 +329,18 @@ fn a_route_has_so_many_parents_with_default_gateways_the_oldest_of_them() {
             &default_gateway(("shop", &place(number)), year, &listeners),
         );
     }
-    apply(&mut engine, &default_route("web", "h39.test"));
+    apply(&mut engine, &default_route("web", "h11.test"));
     let status = status(&engine, ObjectKind::HttpRoute, "shop", "web");
     let State::Route(route) = &status.state else {
         panic!("the status of a route");
     };
     let names: Vec<&str> = route.parents.iter().map(|it| &*it.parent.name).collect();
-    let oldest: Vec<String> = (8..PARENTS_MAX + 8).rev().map(place).collect();
+    let oldest: Vec<String> = (8..DEFAULT_GATEWAYS_MAX + 8).rev().map(place).collect();
     assert_eq!(names, oldest);
-    assert_eq!(refusals(&status, "Accepted").len(), PARENTS_MAX - 1);
+    assert_eq!(
+        refusals(&status, "Accepted").len(),
+        DEFAULT_GATEWAYS_MAX - 1
+    );
     assert_eq!(told(&engine, "is for the oldest default Gateways alone"), 1);
     for number in 0..8 {
         apply(

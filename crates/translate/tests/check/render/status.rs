@@ -73,6 +73,14 @@ fn deployment_text(deployment: &Deployment) -> String {
     for (name, value) in deployment.labels.iter().chain(&deployment.annotations) {
         let _ = write!(text, " {name}={value}");
     }
+    if let Some(scaling) = deployment.scaling {
+        let (min, max) = (scaling.replicas_min, scaling.replicas_max);
+        let _ = write!(
+            text,
+            ", {min} to {max} of them at {} % of processor time",
+            scaling.cpu_percent
+        );
+    }
     text
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::hmac;
-use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
+use hickory_resolver::proto::op::{Message, OpCode, Query, ResponseCode};
 use hickory_resolver::proto::rr::rdata::tsig::message_tbs;
 use hickory_resolver::proto::rr::rdata::{A, CNAME, NS, SOA, TXT};
 use hickory_resolver::proto::rr::{DNSClass, Name, RData, Record, RecordType};
@@ -48,6 +48,51 @@ pub(super) struct State {
     pub is_signed: bool,
     /// Whether it does not show texts yet.
     pub hides: bool,
+    /// How somebody else answers over UDP in its place; none where nobody does.
+    pub forgery: Option<Forgery>,
+    /// How many questions came over TCP.
+    pub over_tcp: usize,
+}
+
+/// The question in a forged answer, which has the number of the right one.
+#[derive(Clone, Copy)]
+pub(super) enum Forgery {
+    /// No question at all.
+    None,
+    /// The right one twice.
+    Twice,
+    /// The right one, in letters of the other case.
+    OtherCase,
+}
+
+/// The text of forged answers.
+pub(super) const FORGED: &str = "forged";
+
+impl Forgery {
+    fn answer(self, bytes: &[u8]) -> Vec<u8> {
+        let mut message = Message::from_vec(bytes).unwrap();
+        let query = message.queries[0].clone();
+        let name = name_of(&text_of(query.name()));
+        message.queries.clear();
+        match self {
+            Forgery::None => {}
+            Forgery::Twice => message.queries = vec![query.clone(), query],
+            Forgery::OtherCase => {
+                let letters = query.name().to_ascii();
+                let letters = letters.chars().map(|it| match it.is_ascii_lowercase() {
+                    true => it.to_ascii_uppercase(),
+                    false => it.to_ascii_lowercase(),
+                });
+                let letters: String = letters.collect();
+                let other = Query::query(name_of(&letters), query.query_type());
+                message.queries.push(other);
+            }
+        }
+        message.answers.clear();
+        let text = RData::TXT(TXT::new(vec![FORGED.to_owned()]));
+        message.add_answer(Record::from_rdata(name, 60, text));
+        message.to_vec().unwrap()
+    }
 }
 
 impl State {
@@ -68,6 +113,11 @@ impl State {
     pub(super) fn asked(&self, kind: &str) -> usize {
         let kinds = self.questions.iter();
         kinds.filter(|it| it.to_string() == kind).count()
+    }
+
+    /// How often it was asked for anything.
+    pub(super) fn all_asked(&self) -> usize {
+        self.questions.len()
     }
 
     fn zone_of(&self, name: &str) -> Option<&String> {
@@ -179,6 +229,8 @@ impl DnsServer {
             code: 0,
             is_signed: true,
             hides: false,
+            forgery: None,
+            over_tcp: 0,
         };
         let server = DnsServer {
             address: tcp.local_addr().unwrap(),
@@ -196,7 +248,14 @@ impl DnsServer {
             let mut bytes = vec![0; 65_535];
             loop {
                 let (count, from) = udp.recv_from(&mut bytes).await.unwrap();
-                let answer = state.lock().unwrap().answer(&bytes[..count]);
+                let answer = {
+                    let mut state = state.lock().unwrap();
+                    let answer = state.answer(&bytes[..count]);
+                    match state.forgery {
+                        Some(forgery) => forgery.answer(&answer),
+                        None => answer,
+                    }
+                };
                 udp.send_to(&answer, from).await.unwrap();
             }
         });
@@ -213,7 +272,11 @@ async fn talk(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     while let Ok(length) = stream.read_u16().await {
         let mut bytes = vec![0; usize::from(length)];
         stream.read_exact(&mut bytes).await.unwrap();
-        let answer = state.lock().unwrap().answer(&bytes);
+        let answer = {
+            let mut state = state.lock().unwrap();
+            state.over_tcp += 1;
+            state.answer(&bytes)
+        };
         let length = u16::try_from(answer.len()).unwrap();
         stream.write_all(&length.to_be_bytes()).await.unwrap();
         stream.write_all(&answer).await.unwrap();

@@ -5,6 +5,19 @@ use super::super::{ChangedDefault, Sign};
 /// These defaults, in the order of CHANGELOG.md.
 pub(super) const RECENT: &[ChangedDefault] = &[
     ChangedDefault {
+        line: "At ports of a workload that nobody has declared",
+        change: "a connection that goes on as bytes at a port without a declared protocol is \
+                 closed where it begins with a request",
+        setting: "`appProtocol: http`",
+        sign: Sign::Look("look for bad_protocol in access logs of sidecars"),
+    },
+    ChangedDefault {
+        line: "Clients of `PROXY UNKNOWN`",
+        change: "clients that a load balancer does not tell are unknown",
+        setting: "",
+        sign: Sign::Look("look at balancers that send PROXY UNKNOWN, and at lists of addresses"),
+    },
+    ChangedDefault {
         line: "gets protobuf of `/metrics`",
         change: "Prometheus with native histograms keeps myriad_live_seconds as one",
         setting: "",
@@ -107,5 +120,18 @@ pub(super) const RECENT: &[ChangedDefault] = &[
                  it, and not below older wildcards of others",
         setting: "--tenants",
         sign: Sign::Look("look for findings about issuers and records of DNS"),
+    },
+    ChangedDefault {
+        line: "A TLS name that nobody has is closed without an alert",
+        change: "names that nobody has are closed without an alert at ports where handshakes are \
+                 handed on",
+        setting: "",
+        sign: Sign::Look("look for TLSRoutes, and for tls rules of VirtualServices"),
+    },
+    ChangedDefault {
+        line: "The proxy of a Pod with more than 256 labels",
+        change: "proxies of Pods with very many labels get no view in the mesh",
+        setting: "",
+        sign: Sign::Look("look for findings about labels of Pods"),
     },
 ];

@@ -76,6 +76,7 @@ fn deployment(ports: &[DeployedPort]) -> Deployment {
             text_pair("metallb.universe.tf/allow-shared-ip", "forged"),
         ]
         .into(),
+        scaling: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::Told;
-use crate::istio::{address, extend, typed};
+use crate::istio::{address, cluster, extend, secured, speak_http2, typed};
 
 /// The names of the cluster of the control plane, and of those of both endpoints.
 pub(super) const XDS: &str = "xds";
@@ -16,9 +16,6 @@ pub(super) const CLUSTERS: [&str; 2] = ["first", "second"];
 pub(super) const ROUTES: &str = "domains";
 pub(super) const LISTENER: &str = "https";
 
-/// Envoy refuses above 1,024 without it.
-const UNLIMITED: u32 = u32::MAX;
-
 /// The configuration.
 pub(super) fn config(
     told: Told,
@@ -27,18 +24,7 @@ pub(super) fn config(
     endpoints: [SocketAddr; 2],
 ) -> Value {
     let mut control = cluster(XDS, plane);
-    let mut options = typed("upstreams.http.v3.HttpProtocolOptions");
-    extend(
-        &mut options,
-        json!({"explicit_http_config": {"http2_protocol_options": {}}}),
-    );
-    let options = json!({
-        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
-    });
-    extend(
-        &mut control,
-        json!({"typed_extension_protocol_options": options}),
-    );
+    speak_http2(&mut control);
     let clusters = CLUSTERS.into_iter().zip(endpoints);
     let clusters = clusters.map(|(name, endpoint)| cluster(name, endpoint));
     let clusters: Vec<Value> = clusters.chain([control]).collect();
@@ -66,24 +52,6 @@ pub(super) fn config(
 /// The one stream of all that is asked for.
 fn source() -> Value {
     json!({"ads": {}, "resource_api_version": "V3"})
-}
-
-fn cluster(name: &str, endpoint: SocketAddr) -> Value {
-    json!({
-        "name": name,
-        "type": "STATIC",
-        "connect_timeout": "10s",
-        "circuit_breakers": {"thresholds": [{
-            "max_connections": UNLIMITED,
-            "max_pending_requests": UNLIMITED,
-            "max_requests": UNLIMITED,
-            "max_retries": UNLIMITED,
-        }]},
-        "load_assignment": {
-            "cluster_name": name,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(endpoint)}}]}],
-        },
-    })
 }
 
 /// The listener whose chain asks for certificates by the names of clients, and for hosts.
@@ -131,15 +99,6 @@ fn listener(listen: SocketAddr) -> Value {
     json!({
         "name": LISTENER,
         "address": address(listen),
-        "filter_chains": [{
-            "filters": [{
-                "name": "envoy.filters.network.http_connection_manager",
-                "typed_config": manager,
-            }],
-            "transport_socket": {
-                "name": "envoy.transport_sockets.tls",
-                "typed_config": tls,
-            },
-        }],
+        "filter_chains": [secured(&manager, &tls)],
     })
 }

@@ -92,7 +92,15 @@ pub(super) fn put_secured(world: &mut World, name: &str, protocol: Protocol, acc
 
 /// A workload behind `inbound/any:80`, and what leads to it.
 pub(super) async fn meshed(protocol: ListenerProtocol, mutual: MutualTls) -> World {
-    let mut world = world();
+    meshed_in(world(), protocol, mutual).await
+}
+
+/// The same in a world of its own.
+pub(super) async fn meshed_in(
+    mut world: World,
+    protocol: ListenerProtocol,
+    mutual: MutualTls,
+) -> World {
     let of_client = ListenerProtocol::Http;
     world.put_all(vec![
         ("outbound/any:80", listener("0.0.0.0:80", of_client, None)),

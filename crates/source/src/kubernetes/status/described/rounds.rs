@@ -26,7 +26,7 @@ pub(super) struct Rounds {
 
 /// A page that is asked for: whether it is still wanted is seen when it comes.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Page {
+pub(in crate::kubernetes::status) struct Page {
     kind: usize,
     namespace: usize,
     token: Option<Box<str>>,

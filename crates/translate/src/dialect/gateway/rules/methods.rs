@@ -3,7 +3,7 @@
 use myriad_api::gateway::{GrpcMethodMatch, GrpcRouteMatch, ValueMatchKind};
 use myriad_model::PathMatch;
 
-use super::fault::RuleFaults;
+use super::fault::{CORRECT, RuleFaults};
 use super::matching::{self, RequestMatch, whole_path};
 use super::rank::{self, NameLength};
 
@@ -31,6 +31,31 @@ pub(super) fn of_grpc(
     })
 }
 
+/// The calls that a match of a GRPCRoute is about at least, of which a part cannot be read: the
+/// service and the method, where those can.
+pub(super) fn at_least(matched: &GrpcRouteMatch) -> RequestMatch {
+    let all = || PathMatch::Prefix("/".into());
+    let (path, [service, method]) = match &matched.method {
+        None => (all(), [NameLength::Any; 2]),
+        Some(written) => {
+            let read = read_method(written, "method", &mut RuleFaults::default());
+            read.unwrap_or_else(|| {
+                let names = [&written.service, &written.method];
+                let lengths = names.map(|name| match name.as_deref().unwrap_or("") {
+                    "" => NameLength::Any,
+                    name => NameLength::Regex(name.chars().count()),
+                });
+                (all(), lengths)
+            })
+        }
+    };
+    RequestMatch {
+        path,
+        conditions: Vec::new(),
+        precedence: rank::of_grpc(service, method, matched.headers.len()),
+    }
+}
+
 fn read_method(
     written: &GrpcMethodMatch,
     field: &str,
@@ -38,6 +63,10 @@ fn read_method(
 ) -> Option<(PathMatch, [NameLength; 2])> {
     let service = written.service.as_deref().unwrap_or("");
     let method = written.method.as_deref().unwrap_or("");
+    if let Some(fault) = written.fault() {
+        faults.drop(field, fault, CORRECT);
+        return None;
+    }
     match written.kind.known() {
         Some(ValueMatchKind::Exact) => {
             // A name from the root on is the same name.
@@ -172,6 +201,8 @@ mod tests {
     fn what_cannot_be_read_drops_the_rule_and_is_named() {
         for (text, field) in [
             ("{method: {type: Glob, service: a}}", "method.type"),
+            ("{method: {service: a/b}}", "method"),
+            ("{method: {method: c.d}}", "method"),
             (
                 "{method: {type: RegularExpression, service: '('}}",
                 "method",

@@ -266,18 +266,18 @@ fn tell_beside_redirect(rule: &WrittenRule<'_>, filters: &FilterSet, faults: &mu
     }
 }
 
-/// The matches of a rule of an HTTPRoute that cannot be read, as far as they are known: nothing may
-/// go on unasked since one of them is none.
+/// The matches of a rule that cannot be read, as far as they are known: nothing may go on unasked
+/// since one of them is none.
 fn unread(rule: &WrittenRule<'_>, found: &[PlannedMatch]) -> Vec<PlannedMatch> {
-    let WrittenMatches::Http(written) = rule.matches else {
-        return Vec::new();
+    let at_least = |at: usize| match rule.matches {
+        WrittenMatches::Http(written) => written.get(at).map(matching::at_least),
+        WrittenMatches::Grpc(written) => written.get(at).map(methods::at_least),
     };
-    let numbered = (0..=u16::MAX).zip(written);
-    let unread = numbered.filter(|(number, _)| found.iter().all(|it| it.number != *number));
-    let planned = unread.map(|(number, matched)| {
-        let mut taken = matching::at_least(matched);
+    let unread = (0..=u16::MAX).filter(|number| found.iter().all(|it| it.number != *number));
+    let planned = unread.map_while(|number| {
+        let mut taken = at_least(usize::from(number))?;
         widen(&mut taken.path, &mut taken.conditions);
-        PlannedMatch { number, taken }
+        Some(PlannedMatch { number, taken })
     });
     planned.collect()
 }

@@ -473,6 +473,36 @@ fn a_route_is_refused_only_where_all_of_its_rules_are_dropped() {
 }
 
 #[test]
+fn a_match_of_grpc_that_cannot_be_read_drops_its_rule_and_no_other() {
+    let backend = "backendRefs: [{name: a, port: 80}]";
+    let bad = "{method: {service: a/b, method: C}}, {method: {service: a.B}}";
+    let rules = grpc(&format!("{{{backend}}}, {{matches: [{bad}], {backend}}}"));
+    assert!(rules[0].faults.dropping().is_none());
+    let numbers: Vec<u16> = rules[1].matches.iter().map(|it| it.number).collect();
+    assert_eq!(numbers, [1], "what can be read of it is refused");
+    assert_ne!(shown(&rules[1]), shown(&rules[0]));
+    let judgement = judged(&rules);
+    assert!(judgement.refused.is_none());
+    let text = "Dropped Rule 1: spec.rules[1].matches[0].method names a service that is none";
+    assert!(judgement.dropped[0].starts_with(text), "{judgement:?}");
+    // Where all that a rule takes is refused, so is that of a match that cannot be read.
+    let refused = "filters: [{type: ExtensionRef, extensionRef: \
+                   {group: example.com, kind: Filter, name: f}}]";
+    for (matched, expected) in [
+        ("{method: {service: a/b}}", "/"),
+        (
+            "{method: {service: a.B}, headers: [{name: x, type: RegularExpression, value: '('}]}",
+            "/a.B",
+        ),
+    ] {
+        let text = format!("{{matches: [{matched}], {refused}, {backend}}}");
+        let rule = one(grpc(&text));
+        let paths: Vec<&PathMatch> = rule.matches.iter().map(|it| &it.taken.path).collect();
+        assert_eq!(paths, [&PathMatch::Prefix(expected.into())], "{matched}");
+    }
+}
+
+#[test]
 fn a_match_that_cannot_be_read_lets_nothing_on_that_a_server_was_to_be_asked_about() {
     let asked = "filters: [{type: ExternalAuth, externalAuth: \
                   {protocol: HTTP, backendRef: {name: auth, port: 80}}}], ";

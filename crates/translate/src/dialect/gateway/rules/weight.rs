@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use myriad_api::gateway::http_route::PARENTS_MAX;
 use myriad_api::gateway::{
     BackendRef, CorsFilter, ExternalAuth, GrpcRoute, HeaderModifier, HttpBackendRef, HttpRoute,
     ParentReference, PathMatchKind, PathModifier, RequestRedirect, RouteFilter, UrlRewrite,
     ValueMatchKind,
 };
 
+use super::super::attach::DEFAULT_GATEWAYS_MAX;
 use super::redirect::PORTS_MAX;
 use super::written::{WrittenMatches, WrittenRule};
 use crate::regex;
@@ -33,16 +35,16 @@ const ESCAPED: usize = 3;
 pub(crate) fn of_http(route: &HttpRoute) -> u64 {
     let spec = &route.spec;
     let rules = spec.rules.iter().map(WrittenRule::of_http);
-    let ports = ports(&spec.parents, &spec.use_default_gateways);
-    rows(rules, hosts(&spec.hostnames), &ports).saturating_add(http_regex_rows(route))
+    let places = places(&spec.parents, &spec.use_default_gateways);
+    rows(rules, hosts(&spec.hostnames), &places).saturating_add(http_regex_rows(route))
 }
 
 /// The rows of a GRPCRoute, as those of an HTTPRoute.
 pub(crate) fn of_grpc(route: &GrpcRoute) -> u64 {
     let spec = &route.spec;
     let rules = spec.rules.iter().map(WrittenRule::of_grpc);
-    let ports = ports(&spec.parents, &spec.use_default_gateways);
-    rows(rules, hosts(&spec.hostnames), &ports).saturating_add(grpc_regex_rows(route))
+    let places = places(&spec.parents, &spec.use_default_gateways);
+    rows(rules, hosts(&spec.hostnames), &places).saturating_add(grpc_regex_rows(route))
 }
 
 /// The rows that the regexes of an HTTPRoute count for.
@@ -59,9 +61,9 @@ pub(crate) fn grpc_regex_rows(route: &GrpcRoute) -> u64 {
 
 /// Each match is a row on each host at each Gateway, or at each of its ports that clients are led
 /// to, and more where it or its rule says much.
-fn rows<'a>(rules: impl Iterator<Item = WrittenRule<'a>>, hosts: usize, ports: &Ports<'_>) -> u64 {
-    let places = ports.len().max(1);
-    let by_port = ports.values().sum::<usize>().max(places);
+fn rows<'a>(rules: impl Iterator<Item = WrittenRule<'a>>, hosts: usize, at: &Places) -> u64 {
+    let places = at.parents.max(1);
+    let by_port = at.ports.max(places);
     let of_rules = rules.map(|rule| {
         let own = of_rule(&rule);
         let of_matches: usize = matches(&rule)
@@ -82,23 +84,32 @@ fn hosts(names: &[Box<str>]) -> usize {
     labels.map(|labels| labels.div_ceil(LABELS_OF_HOST)).sum()
 }
 
-/// The parents of a route, each once, and at how many ports it may be there.
-type Ports<'a> = BTreeMap<(Option<&'a str>, &'a str), usize>;
+/// The places where a route may have rows.
+struct Places {
+    /// Its parents, each once.
+    parents: usize,
+    /// Their ports.
+    ports: usize,
+}
 
 /// The parents: where a route names no part of one, at as many ports as have rows of their own.
-/// Default Gateways count for one that it names, since hardly anybody has more of them.
-fn ports<'a>(parents: &'a [ParentReference], defaults: &str) -> Ports<'a> {
-    let mut ports = BTreeMap::new();
-    if defaults == "All" {
-        ports.insert((None, ""), PORTS_MAX);
-    }
+/// Default Gateways count for as many as it may have.
+fn places(parents: &[ParentReference], defaults: &str) -> Places {
+    let mut ports: BTreeMap<(Option<&str>, &str), usize> = BTreeMap::new();
     for parent in parents {
         let is_part = parent.section_name.is_some() || parent.port.is_some();
         let key = (parent.namespace.as_deref(), &*parent.name);
-        let count: &mut usize = ports.entry(key).or_default();
+        let count = ports.entry(key).or_default();
         *count = PORTS_MAX.min(*count + if is_part { 1 } else { PORTS_MAX });
     }
-    ports
+    let defaults = match defaults {
+        "All" => DEFAULT_GATEWAYS_MAX.min(PARENTS_MAX.saturating_sub(parents.len())),
+        _ => 0,
+    };
+    Places {
+        parents: ports.len() + defaults,
+        ports: ports.values().sum::<usize>() + defaults * PORTS_MAX,
+    }
 }
 
 /// Whether a rule leads clients to the port of the listener.
@@ -284,6 +295,23 @@ mod tests {
     }
 
     #[test]
+    fn default_gateways_count_for_as_many_as_a_route_may_have() {
+        let weight = |named: usize, rest: &str| {
+            let named: Vec<String> = (0..named).map(|it| format!("{{name: g{it}}}")).collect();
+            let spec = format!(
+                "{{parentRefs: [{}], {rest}rules: [{{}}]}}",
+                named.join(", ")
+            );
+            of_http(&http(&spec))
+        };
+        assert_eq!(weight(0, "useDefaultGateways: All, "), 4);
+        assert_eq!(weight(2, "useDefaultGateways: All, "), 2 + 4);
+        assert_eq!(weight(30, "useDefaultGateways: All, "), 30 + 2);
+        assert_eq!(weight(2, "useDefaultGateways: None, "), 2);
+        assert_eq!(weight(32, "useDefaultGateways: All, "), 32);
+    }
+
+    #[test]
     fn a_host_of_very_many_labels_counts_for_several() {
         let weight = |host: &str| of_http(&http(&format!("{{hostnames: ['{host}', b.example]}}")));
         assert_eq!(weight("*.a.b.c.d.e.f.g"), 2);
@@ -317,7 +345,7 @@ mod tests {
         }
         let defaults = "{useDefaultGateways: All, rules: [{filters: [{type: RequestRedirect, \
                         requestRedirect: {hostname: c.example}}]}]}";
-        assert_eq!(of_http(&http(defaults)), 8);
+        assert_eq!(of_http(&http(defaults)), 4 * 8);
         let share = "{rules: [{backendRefs: [{name: a, filters: [{type: RequestRedirect, \
                      requestRedirect: {}}]}]}], parentRefs: [{name: a}]}";
         let plain = share.replace("requestRedirect: {}", "requestRedirect: {port: 80}");

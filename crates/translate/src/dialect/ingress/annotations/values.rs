@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use myriad_model::SourceRanges;
+use myriad_model::secrecy::without_secrets;
 
 use crate::resolve::Namespaces;
 
@@ -17,8 +18,9 @@ const NAMESPACES_BYTES_MAX: usize = 16 << 10;
 /// The longest value that is quoted in a finding, in characters.
 const QUOTE_CHARS_MAX: usize = 60;
 
-/// A value as a finding shows it: quoted, and cut where it is long.
+/// A value as a finding shows it: quoted, without secrets of URLs, and cut where it is long.
 pub(crate) fn quote(value: &str) -> String {
+    let value = without_secrets(value);
     let mut shown: String = value.chars().take(QUOTE_CHARS_MAX).collect();
     if shown.len() < value.len() {
         shown.push('…');
@@ -320,5 +322,8 @@ mod tests {
     #[test]
     fn long_values_are_cut_in_findings() {
         assert!(quote(&"é".repeat(10_000)).len() < 200);
+        let shown = quote("https://eve:c4n4ry@auth.test/?token=c4n4ry&page=2");
+        let expected = "\"https://[redacted]@auth.test/?token=[redacted]&page=2\"";
+        assert_eq!(shown, expected);
     }
 }

@@ -1,0 +1,315 @@
+//! Hosts to which objects come without an edit of their own, since others let them: routes by an
+//! edit of a Gateway, or since whoever kept them out is gone.
+//!
+//! Who has such a host keeps it. By claims that others let in a namespace has a host, where others
+//! claim it too, no earlier than it did before the batch, or else from now on: that is noted as a
+//! late claim of the object that woke. What objects lost a short while ago counts as had, so that
+//! nobody loses a host for good by a Gateway that was edited by mistake, or by a class that is made
+//! anew. All of it is known of objects that were there before; those of a first list, and those
+//! that are new, are as old as they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use myriad_model::Host;
+
+use super::Engine;
+use super::batch::{EnteredBefore, Had, NeedsMoved, Run};
+use super::claimed::Claimed;
+use super::late::{LEFT_MAX, LEFT_SECONDS_MAX};
+use super::output::Output;
+use super::stakes::{Stake, StakeClaim, Stakes};
+use super::unit::{Unit, UnitId, namespace_of};
+use super::units::Record;
+
+/// The most claims to a host that are looked at before they change, the oldest first.
+const CLAIMS_LOOKED_AT_MAX: usize = 64;
+
+/// The claims to hosts that objects lost a short while ago, by their namespaces: nobody takes the
+/// place of others at a Gateway that they share.
+#[derive(Default)]
+pub(super) struct Lapsed {
+    lanes: BTreeMap<Box<str>, Lane>,
+    /// They are not looked through before then.
+    until: i64,
+}
+
+/// The claims that objects of one namespace lost.
+#[derive(Default)]
+struct Lane {
+    /// The oldest of each seat, and of the namespace that let it in.
+    lapses: BTreeMap<(u64, Box<str>), Lapse>,
+    /// Before then each of them counts, as far as that is known.
+    until: i64,
+}
+
+/// A claim that was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lapse {
+    /// Since when it was made.
+    since: i64,
+    /// When it was lost.
+    at: i64,
+}
+
+impl Lapse {
+    /// Whether it still counts as had.
+    fn counts(self, now: i64) -> bool {
+        now < self.at.saturating_add(LEFT_SECONDS_MAX)
+    }
+}
+
+impl Lapsed {
+    /// Since when objects of a namespace had what they lost a short while ago, at a seat where they
+    /// were let in by another one.
+    fn since(&self, own: &str, (seat, by): (u64, &str), now: i64) -> Option<i64> {
+        let lane = self.lanes.get(own)?;
+        let lapse = lane.lapses.get(&(seat, Box::<str>::from(by)))?;
+        lapse.counts(now).then_some(lapse.since)
+    }
+
+    /// Notes what objects of a namespace have lost now. Of one that loses very much the first that
+    /// still counts is remembered.
+    fn add(&mut self, own: &str, (seat, by): (u64, &str), (since, now): (i64, i64)) {
+        let lane = self.lanes.entry(own.into()).or_default();
+        let place = (seat, Box::<str>::from(by));
+        let known = lane.lapses.get(&place);
+        if known.is_some_and(|it| it.counts(now) && it.since < since) {
+            return;
+        }
+        let is_new = known.is_none();
+        if is_new && lane.lapses.len() >= LEFT_MAX && now >= lane.until {
+            lane.forget(now);
+        }
+        if !is_new || lane.lapses.len() < LEFT_MAX {
+            lane.lapses.insert(place, Lapse { since, at: now });
+        }
+    }
+
+    /// Forgets what does not count any more, now and then.
+    fn forget(&mut self, now: i64) {
+        if now < self.until || self.lanes.is_empty() {
+            return;
+        }
+        self.until = now.saturating_add(LEFT_SECONDS_MAX);
+        self.lanes.retain(|_, lane| {
+            lane.forget(now);
+            !lane.lapses.is_empty()
+        });
+    }
+}
+
+impl Lane {
+    /// Forgets what does not count any more.
+    fn forget(&mut self, now: i64) {
+        self.lapses.retain(|_, lapse| lapse.counts(now));
+        let first = self.lapses.values().map(|lapse| lapse.at).min();
+        self.until = first.map_or(0, |at| at.saturating_add(LEFT_SECONDS_MAX));
+    }
+}
+
+impl EnteredBefore {
+    fn of(host: &Host, stakes: &Stakes, seat: u64) -> Self {
+        EnteredBefore {
+            host: host.clone(),
+            namespaces: oldest(stakes.all(seat).take(CLAIMS_LOOKED_AT_MAX)),
+            units: BTreeMap::new(),
+        }
+    }
+}
+
+/// The oldest claims of namespaces among some to a seat, the oldest of which come first.
+fn oldest<'a>(claims: impl Iterator<Item = &'a StakeClaim>) -> Had {
+    let mut namespaces = BTreeMap::new();
+    for claim in claims {
+        let namespace = namespace_of(&claim.id);
+        namespaces.entry(namespace.into()).or_insert(claim.created);
+    }
+    namespaces
+}
+
+impl Engine {
+    /// Notes the hosts to which a unit comes because others let it. It is asked before what the
+    /// unit gave is kept, of what was before the batch, so that the order in that does not matter.
+    pub(super) fn note_woken(&mut self, id: UnitId, output: &Output, run: &mut Run) {
+        let record = self.units.get(id);
+        let unit = record.map(Record::unit);
+        let seat_of = unit.and_then(|unit| unit.kind().entered_seat);
+        let key = unit.and_then(Unit::object_key);
+        let (Some(record), Some(seat_of), Some(key)) = (record, seat_of, key) else {
+            return;
+        };
+        let unit = record.unit();
+        if run.is_first || !self.concerns_claims(&key) {
+            return;
+        }
+        let former = record.needs().iter();
+        let former = former.filter_map(|need| self.units.get(*need)?.unit().host());
+        let hosts = former.chain(output.needs.iter().filter_map(Unit::host));
+        let hosts: BTreeSet<&Host> = hosts.collect();
+        let mut claims: Vec<&Stake> = output.stakes.iter().collect();
+        claims.sort_unstable();
+        claims.dedup();
+        let mut woken = Vec::new();
+        for host in hosts {
+            let seat = seat_of(&self.hasher, host);
+            let from = claims.partition_point(|it| it.seat < seat);
+            let to = claims.partition_point(|it| it.seat <= seat);
+            let own = claims.get(from..to).unwrap_or_default();
+            let before = self.stakes.of_unit(id, seat);
+            if own.iter().copied().eq(before) {
+                continue;
+            }
+            let entered = run.entered.entry(seat);
+            let entered = entered.or_insert_with(|| EnteredBefore::of(host, &self.stakes, seat));
+            let had = || oldest(before.iter().map(|stake| &stake.claim));
+            entered.units.entry(unit.clone()).or_insert_with(had);
+            let since = self.woken_since(unit, (seat, &*entered), own);
+            let since = since.filter(|_| !run.newcomers.contains(&key));
+            if let Some(since) = since
+                && self.is_disputed_before(host, key.namespace(), run)
+            {
+                woken.push((Claimed::Host(host.clone()), since));
+            }
+        }
+        if let Some(created) = self.created(&key) {
+            self.note_late(&key, created, woken, run);
+        }
+    }
+
+    /// The time since which a unit may have a host, if its claims to the seat of it say that it has
+    /// that for longer.
+    fn woken_since(
+        &self,
+        unit: &Unit,
+        (seat, before): (u64, &EnteredBefore),
+        claims: &[&Stake],
+    ) -> Option<i64> {
+        let own = before.units.get(unit);
+        let own = own.and_then(|had| had.values().min().copied());
+        let home = unit.namespace().unwrap_or_default();
+        let times = claims.iter().filter_map(|stake| {
+            let claim = &stake.claim;
+            let namespace = namespace_of(&claim.id);
+            let had = before.namespaces.get(namespace).copied();
+            let lost = self.lapsed.since(home, (seat, namespace), self.now);
+            let since = [own, had, lost].into_iter().flatten().min();
+            let since = since.unwrap_or_else(|| self.late_time());
+            (claim.created < since).then_some(since)
+        });
+        times.max()
+    }
+
+    /// Whether objects of other namespaces claimed a host before the batch, or may have.
+    fn is_disputed_before(&self, host: &Host, own: &str, run: &mut Run) -> bool {
+        // What is below a wildcard is of whoever claims it.
+        if (self.rules.suffix_of)(host).is_some() {
+            return true;
+        }
+        let moved = &run.needs;
+        let known = run.claiming.entry(host.clone());
+        let known = known.or_insert_with(|| self.two_claiming(host, moved));
+        known.iter().any(|namespace| **namespace != *own)
+    }
+
+    /// The namespaces of the objects that claim a host, two of them at most, or claimed it before
+    /// some needs moved.
+    fn two_claiming(&self, host: &Host, moved: &NeedsMoved) -> Vec<Box<str>> {
+        let unit = (self.rules.host)(host);
+        let id = self.units.find(&self.hasher, &unit);
+        let needers = id.map(|id| self.units.needers(id)).unwrap_or_default();
+        let records = needers.iter().filter_map(|id| self.units.get(*id));
+        let needers = records.map(Record::unit);
+        let needers = needers.filter(|needer| !moved.is_new(&unit, needer));
+        let mut found: Vec<Box<str>> = Vec::new();
+        for namespace in needers.chain(moved.gone(&unit)).filter_map(Unit::namespace) {
+            if !found.iter().any(|known| **known == *namespace) {
+                found.push(namespace.into());
+            }
+            if found.len() > 1 {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Remembers for a while which of the hosts that others claim too objects lost in a batch, as
+    /// far as others had let them in.
+    pub(super) fn note_lapsed(&mut self, run: &mut Run) {
+        self.lapsed.forget(self.now);
+        for (seat, before) in std::mem::take(&mut run.entered) {
+            let units = before.units.iter();
+            let lost: Vec<(&Unit, Had)> = units
+                .map(|(unit, had)| (unit, self.lost(unit, seat, had)))
+                .filter(|(_, lost)| !lost.is_empty())
+                .collect();
+            if lost.is_empty() {
+                continue;
+            }
+            let is_wildcard = (self.rules.suffix_of)(&before.host).is_some();
+            let claiming = self.two_claiming(&before.host, &NeedsMoved::default());
+            for (unit, lost) in lost {
+                let own = unit.namespace().unwrap_or_default();
+                if !is_wildcard && claiming.iter().all(|it| **it == *own) {
+                    continue;
+                }
+                for (by, since) in lost {
+                    self.lapsed.add(own, (seat, &*by), (since, self.now));
+                }
+            }
+        }
+    }
+
+    /// The claims to a seat among those that a unit had which it does not have any more, or has
+    /// since later.
+    fn lost(&self, unit: &Unit, seat: u64, had: &Had) -> Had {
+        let id = self.units.find(&self.hasher, unit);
+        let now = id.map(|id| self.stakes.of_unit(id, seat));
+        let has = oldest(now.unwrap_or_default().iter().map(|stake| &stake.claim));
+        let mut lost = had.clone();
+        lost.retain(|by, since| has.get(by).is_none_or(|it| it > since));
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEFT_MAX, LEFT_SECONDS_MAX, Lapsed};
+
+    #[test]
+    fn what_was_lost_counts_for_a_while_by_the_oldest_claim() {
+        let mut lapsed = Lapsed::default();
+        let place = (7, "infra");
+        lapsed.add("shop", place, (20, 1_000));
+        lapsed.add("shop", place, (30, 1_100));
+        assert_eq!(lapsed.since("shop", place, 1_200), Some(20));
+        assert_eq!(lapsed.since("blog", place, 1_200), None);
+        assert_eq!(lapsed.since("shop", (7, "else"), 1_200), None);
+        let over = 1_000 + LEFT_SECONDS_MAX;
+        assert_eq!(lapsed.since("shop", place, over), None);
+        // Who had it again loses it anew.
+        lapsed.add("shop", place, (20, 1_300));
+        assert_eq!(lapsed.since("shop", place, over), Some(20));
+        lapsed.forget(1_300 + LEFT_SECONDS_MAX);
+        assert!(lapsed.lanes.is_empty());
+    }
+
+    #[test]
+    fn of_what_a_namespace_lost_so_much_is_remembered() {
+        let mut lapsed = Lapsed::default();
+        let max = LEFT_MAX as u64;
+        for seat in 0..max + 3 {
+            lapsed.add("shop", (seat, "infra"), (20, 1_000));
+        }
+        assert_eq!(lapsed.lanes["shop"].lapses.len(), LEFT_MAX);
+        lapsed.add("blog", (7, "infra"), (20, 1_000));
+        assert_eq!(lapsed.since("blog", (7, "infra"), 1_000), Some(20));
+        // What does not count any more makes room at once.
+        let over = 1_000 + LEFT_SECONDS_MAX;
+        for now in [over - 1, over] {
+            lapsed.add("shop", (max + 3, "infra"), (20, now));
+            let is_there = lapsed.since("shop", (max + 3, "infra"), now).is_some();
+            assert_eq!(is_there, now == over);
+        }
+        assert_eq!(lapsed.lanes["shop"].lapses.len(), 1);
+    }
+}
