@@ -25,10 +25,10 @@ pub(super) fn samples(text: &str, name: &'static str) -> impl Iterator<Item = Sa
 }
 
 /// The samples of all metrics whose names are wanted, each with its name.
-pub(super) fn named<'t>(
-    text: &'t str,
+pub(super) fn named(
+    text: &str,
     is_wanted: impl Fn(&str) -> bool,
-) -> impl Iterator<Item = (&'t str, Sample)> {
+) -> impl Iterator<Item = (&str, Sample)> {
     text.lines().filter_map(move |line| {
         let (name, rest) = line.split_at_checked(line.find(['{', ' '])?)?;
         if !is_wanted(name) {

@@ -56,12 +56,13 @@ impl Driven {
     ) -> anyhow::Result<(Driven, SocketAddr, Duration)> {
         let program = peer::provide()?;
         let address = free_address()?;
-        let store = Store::fill(told, generator.clone(), layout, address, bar)?;
+        let mut store = Store::fill(told, generator.clone(), layout, address, bar)?;
+        let first = generator.domain(Generator::existing(0), 0)?;
+        store.hold(first.clone());
         let plane = Plane::start(store)?;
         let config = bootstrap::config(told, address, plane.address(), generator.endpoints());
         let begun = Instant::now();
         let mut envoy = Envoy::start(&program, &config, workers)?;
-        let first = generator.domain(Generator::existing(0), 0)?;
         let wanted = generator.answer(&first);
         let found = Prober::new(address)?.find(&first.host, &wanted);
         if let Err(error) = found {

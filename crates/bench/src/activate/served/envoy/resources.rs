@@ -92,7 +92,7 @@ pub(super) fn routes() -> Message {
         .message(4, &service)
         .number(8, V3);
     let source = Message::new()
-        .message(1, &api)
+        .message(2, &api)
         .message(4, &Message::new().number(2, FETCH_NANOS))
         .number(6, V3);
     Message::new()

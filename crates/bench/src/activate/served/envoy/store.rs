@@ -68,6 +68,16 @@ impl Store {
         Ok(store)
     }
 
+    /// Keeps a domain with exactly its certificate: a domain that is made anew has another one,
+    /// since signatures differ each time.
+    pub(super) fn hold(&mut self, domain: Domain) {
+        if self.told == Told::Chains {
+            let chain = self.chain(&domain);
+            self.chains.insert(domain.number, chain);
+        }
+        self.since.insert(domain.number, Some(domain));
+    }
+
     /// Makes a change ready. Chains are encoded here; on demand nothing is, so that nobody who
     /// asks before it is sent sees it.
     pub(super) fn prepare(&mut self, number: u64, domain: Option<Domain>) -> Change {
@@ -255,6 +265,20 @@ mod tests {
         assert_eq!(numbers(&gone), [1, 2, 4, 5, 6]);
         let host = store.answer(Kind::Host, &[resources::host_name(&name(2))]);
         assert_eq!(numbers(&host), [1, 2, 4, 5]);
+    }
+
+    #[test]
+    fn a_domain_that_is_held_has_the_same_certificate_whenever_it_is_asked_for() {
+        let name = |store: &Store| store.generator.host(Generator::existing(0));
+        let mut held = store(Told::OnDemand);
+        let first = held.generator.domain(Generator::existing(0), 0).unwrap();
+        held.hold(first.clone());
+        assert_eq!(held.domain(&name(&held)), Some(first.clone()));
+        let mut chained = store(Told::Chains);
+        let made = chained.chains[&first.number].as_bytes().to_vec();
+        chained.hold(first);
+        assert_ne!(chained.chains[&0].as_bytes(), made);
+        assert_eq!(chains(&chained.answer(Kind::Listener, &[])), 3);
     }
 
     #[test]

@@ -23,6 +23,9 @@ const HTTP: &str = "10.9.1.20:80";
 const MAIL: &str = "10.9.1.20:25";
 const HELLO: &str = "hello 127.0.0.6\n";
 
+/// The most bytes of an answer that are read.
+const HEARD_MAX: u64 = 64 << 10;
+
 /// The protocols that a handshake offers: none, or bytes as proxies of a mesh call them.
 const NOTHING: &[&[u8]] = &[];
 const BYTES: &[&[u8]] = &[b"istio"];
@@ -34,6 +37,7 @@ fn forged(line: &str) -> String {
 }
 
 /// Everything that is heard after a text was sent, which may be once the server has spoken.
+#[expect(clippy::disallowed_methods, reason = "bounded by `take`")]
 async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     is_late: bool,
@@ -46,6 +50,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     }
     // It may be broken off, which is no answer.
     stream.write_all(text.as_bytes()).await.ok();
+    let mut stream = stream.take(HEARD_MAX);
     let reading = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut heard));
     reading.await.expect("an end").ok();
     String::from_utf8_lossy(&heard).into_owned()
