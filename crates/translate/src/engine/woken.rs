@@ -1,12 +1,12 @@
 //! Hosts to which objects come without an edit of their own, since others let them: routes by an
 //! edit of a Gateway, or since whoever kept them out is gone.
 //!
-//! Who has such a host keeps it. By claims that others let in a namespace has a host, where others
-//! claim it too, no earlier than it did before the batch, or else from now on: that is noted as a
-//! late claim of the object that woke. What objects lost a short while ago counts as had, so that
-//! nobody loses a host for good by a Gateway that was edited by mistake, or by a class that is made
-//! anew. All of it is known of objects that were there before; those of a first list, and those
-//! that are new, are as old as they say.
+//! A host stays with the namespace that has it. A namespace that comes to a disputed host in this
+//! way has it no earlier than it did before the batch, or else from now on, which is noted as a
+//! late claim of the object that woke. A claim that was lost a short while ago counts as had, so
+//! that nobody loses a host for good by a Gateway that was edited by mistake, or by a class that is
+//! made anew. All of it is known of objects that were there before; objects of a first list, and
+//! new ones, are as old as they say.
 
 use std::collections::{BTreeMap, BTreeSet};
 

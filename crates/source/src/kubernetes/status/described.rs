@@ -3,8 +3,8 @@
 //!
 //! Each write is computed from what the object shows ([`super::ours`]), and rests on the version
 //! that was read. Namespaces take turns, the newest of each goes first, and requests have a budget.
-//! Who begins to lead looks at all objects in lists, and writes what is wrong. What somebody else
-//! edits of our part is written again ([`mending`]).
+//! A controller that begins to lead looks at all objects in lists, and writes what is wrong. Our
+//! part of a status is written again where somebody else edits it ([`mending`]).
 
 mod mending;
 mod rounds;
