@@ -351,6 +351,11 @@ impl Leaf {
     pub(crate) fn into_inner(self) -> SealedArc {
         self.0
     }
+
+    /// The length of the encoded form.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.0.bytes_encoded)
+    }
 }
 
 impl Entry for Leaf {

@@ -12,6 +12,8 @@ pub struct Snapshot {
     moment: Moment,
     /// See [`Snapshot::noticed_micros`].
     noticed_micros: u64,
+    /// See [`Snapshot::bytes_replaced`].
+    bytes_replaced: u64,
 }
 
 impl Snapshot {
@@ -115,6 +117,13 @@ impl Snapshot {
         self.noticed_micros = micros;
     }
 
+    /// How many encoded bytes of resources were replaced or removed so far, here and in the
+    /// snapshots that this one came of. Who still holds one of those holds beside this one no more
+    /// than what was added since.
+    pub fn bytes_replaced(&self) -> u64 {
+        self.bytes_replaced
+    }
+
     /// The number of resources.
     pub fn len(&self) -> usize {
         self.tree.len()
@@ -148,6 +157,7 @@ impl Snapshot {
     pub fn apply(&mut self, change: &Change) {
         if let Some(new) = &change.new {
             let old = self.tree.insert(Leaf(new.clone()));
+            self.bytes_replaced += old.as_ref().map_or(0, Leaf::bytes);
             if let Some(at) = place(change.key.kind) {
                 self.counts[at] += usize::from(old.is_none());
             }
@@ -155,10 +165,23 @@ impl Snapshot {
             let old = self
                 .tree
                 .remove(old.slot(), |leaf| leaf.0.key() == &change.key);
+            self.bytes_replaced += old.as_ref().map_or(0, Leaf::bytes);
             if let Some(at) = place(change.key.kind) {
                 self.counts[at] -= usize::from(old.is_some());
             }
         }
+    }
+
+    /// Removes all resources below a path of child indices of the digest tree. Copies no more nodes
+    /// than lie on the path, however many there are.
+    pub fn remove_below(&mut self, path: &[u8]) {
+        let (counts, bytes_replaced) = (&mut self.counts, &mut self.bytes_replaced);
+        self.tree.remove_below(path, |leaf| {
+            *bytes_replaced += leaf.bytes();
+            if let Some(at) = place(leaf.0.key().kind) {
+                counts[at] -= 1;
+            }
+        });
     }
 }
 

@@ -139,6 +139,28 @@ impl<E: Entry, const BITS: u32> Tree<E, BITS> {
         old
     }
 
+    /// Takes out all entries below a path of child indices, and tells of each. However many there
+    /// are, no more nodes are changed than lie on the path.
+    pub fn remove_below(&mut self, path: &[u8], mut told: impl FnMut(&E)) {
+        let mut edit = Edit {
+            nodes_copied: 0,
+            weight_removed: 0,
+        };
+        let mut count = 0_usize;
+        let mut counted = |entry: &E| {
+            count += 1;
+            told(entry);
+        };
+        if path.is_empty() {
+            self.iter().for_each(counted);
+            self.root = node(Head::default(), []);
+        } else {
+            remove_below::<E, BITS>(&mut self.root, path, 0, &mut counted, &mut edit);
+        }
+        self.nodes_copied += edit.nodes_copied;
+        self.len -= count;
+    }
+
     /// All entries, in the order of their hashes' low bits.
     pub fn iter(&self) -> Iter<'_, E> {
         Iter {
@@ -407,22 +429,16 @@ fn remove<E: Entry, const BITS: u32>(
     is_it: &impl Fn(&E) -> bool,
     edit: &mut Edit,
 ) -> Option<E> {
-    let mut new_head = *head(node);
     let (at, bit) = if shift >= u64::BITS {
         let found = |slot: &Slot<E>| matches!(slot, Slot::Entry(entry) if is_it(entry));
         (node.slice.iter().position(found)?, 0)
     } else {
         let bit = 1_u64 << index::<BITS>(hash, shift);
-        (rank(new_head.bitmap, bit), bit)
+        (rank(head(node).bitmap, bit), bit)
     };
     if let Slot::Entry(old) = &node.slice[at] {
         let old = old.clone();
-        edit.weight_removed = old.weight();
-        new_head.bitmap &= !bit;
-        new_head.set_sum(new_head.sum().wrapping_sub(edit.weight_removed));
-        let kept = node.slice[..at].iter().chain(&node.slice[at + 1..]);
-        let slots = kept.cloned().collect();
-        resize(node, new_head, slots, edit);
+        take_out(node, at, bit, edit);
         return Some(old);
     }
     write(node, edit, |head, slots, edit| {
@@ -438,6 +454,77 @@ fn remove<E: Entry, const BITS: u32>(
         head.set_sum(head.sum().wrapping_sub(edit.weight_removed));
         Some(old)
     })
+}
+
+/// Takes out a child with all below it, which has this bit in the bitmap.
+fn take_out<E: Entry>(node: &mut Node<E>, at: usize, bit: u64, edit: &mut Edit) {
+    let mut new_head = *head(node);
+    edit.weight_removed = node.slice[at].sum();
+    new_head.bitmap &= !bit;
+    new_head.set_sum(new_head.sum().wrapping_sub(edit.weight_removed));
+    let kept = node.slice[..at].iter().chain(&node.slice[at + 1..]);
+    let slots = kept.cloned().collect();
+    resize(node, new_head, slots, edit);
+}
+
+/// Takes out what is below the rest of a path; false where nothing is.
+fn remove_below<E: Entry, const BITS: u32>(
+    node: &mut Node<E>,
+    path: &[u8],
+    shift: u32,
+    told: &mut impl FnMut(&E),
+    edit: &mut Edit,
+) -> bool {
+    let Some((&step, rest)) = path.split_first() else {
+        return false;
+    };
+    let bit = 1_u64.checked_shl(u32::from(step)).unwrap_or(0);
+    if shift >= u64::BITS || head(node).bitmap & bit == 0 {
+        return false;
+    }
+    let at = rank(head(node).bitmap, bit);
+    let is_below = match &node.slice[at] {
+        // It lies as high as it may, so that its hash tells what else would lead to it.
+        Slot::Entry(entry) => goes_on::<BITS>(entry.hash(), shift + BITS, rest),
+        Slot::Branch(_) => rest.is_empty(),
+    };
+    if is_below {
+        let slots = std::slice::from_ref(&node.slice[at]);
+        let below = Iter {
+            stack: vec![slots.iter()],
+        };
+        below.for_each(&mut *told);
+        take_out(node, at, bit, edit);
+        return true;
+    }
+    let left = write(node, edit, |head, slots, edit| {
+        let Slot::Branch(child) = &mut slots[at] else {
+            return None;
+        };
+        if !remove_below::<E, BITS>(child, rest, shift + BITS, told, edit) {
+            return None;
+        }
+        let left = child.slice.len();
+        // As where a single entry is taken out.
+        if let [last @ Slot::Entry(_)] = &child.slice {
+            slots[at] = last.clone();
+        }
+        head.set_sum(head.sum().wrapping_sub(edit.weight_removed));
+        Some(left)
+    });
+    if left == Some(0) {
+        let removed = edit.weight_removed;
+        take_out(node, at, bit, edit);
+        edit.weight_removed = removed;
+    }
+    left.is_some()
+}
+
+/// Whether a hash leads on as a path does.
+fn goes_on<const BITS: u32>(hash: u64, shift: u32, path: &[u8]) -> bool {
+    let shifts = (shift..u64::BITS).step_by(BITS as usize);
+    let is_on = |(step, shift): (&u8, u32)| index::<BITS>(hash, shift) == u32::from(*step);
+    path.iter().zip(shifts).all(is_on)
 }
 
 fn index<const BITS: u32>(hash: u64, shift: u32) -> u32 {

@@ -18,6 +18,7 @@ pub(crate) mod lane;
 pub mod name_server;
 pub(crate) mod names;
 pub(crate) mod record;
+pub(crate) mod server_trust;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod wanted_names;

@@ -31,7 +31,7 @@ pub struct ServerCounters {
     pub mismatches: Counter,
     /// Proxies that were ahead of this replica for so long that they were served nevertheless.
     pub ahead_too_long: Counter,
-    /// Proxies disconnected since they had not answered in time.
+    /// Proxies disconnected since they had not answered in time, or were too far behind.
     pub unanswered: Counter,
     /// Refusals of proxies that nobody is told of, since too many events wait.
     pub receipts_dropped: Counter,

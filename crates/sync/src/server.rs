@@ -10,6 +10,7 @@ mod ahead;
 mod demanding;
 mod frames;
 mod hold;
+mod lag;
 mod order;
 mod plan;
 mod report;
@@ -35,11 +36,14 @@ use crate::metrics::ServerCounters;
 use crate::signing::{Anchors, NotSigned};
 use crate::wire::{self, FromProxy, FromServer, SessionError, from_proxy, from_server};
 #[cfg(test)]
-pub(crate) use acked::SIDECAR_RECEIPTS_MAX;
+pub(crate) use acked::{RESYNCS_MAX, SIDECAR_RECEIPTS_MAX};
 pub use ahead::AHEAD_TIMEOUT;
 use ahead::{Ahead, Standing};
 use demanding::Demanding;
 use hold::Hold;
+use lag::Lag;
+#[cfg(test)]
+pub(crate) use lag::{LAG_BYTES_MAX, LAG_TIMEOUT};
 use plan::Plan;
 pub use report::{Receipt, Report};
 use room::ClaimShare;
@@ -53,7 +57,7 @@ pub(crate) use steps::Shelf;
 pub use steps::Steps;
 use steps::Way;
 #[cfg(test)]
-pub(crate) use steps::{SHELF_BYTES_MAX, STEP_AGE_MAX};
+pub(crate) use steps::{SHELF_BYTES_MAX, STEP_AGE_MAX, VIEW_BYTES_MAX};
 use strangers::Strangers;
 use walk::Walk;
 
@@ -103,6 +107,8 @@ pub struct ServerSession {
     /// 1970; 0 where there is none, or nobody knows.
     noticed_micros: u64,
     mismatches: u32,
+    resyncs: u32,
+    lag: Lag,
     signing: Signing,
     demanding: Demanding,
     contact: Contact,
@@ -177,6 +183,8 @@ impl ServerSession {
             owes_commit: false,
             noticed_micros: 0,
             mismatches: 0,
+            resyncs: 0,
+            lag: Lag::default(),
             signing: Signing::default(),
             demanding: Demanding::default(),
             contact: Contact::default(),
@@ -290,27 +298,6 @@ impl ServerSession {
             && self.sent.digest() == self.newest.digest()
     }
 
-    /// When to poll again even if nothing arrives.
-    pub fn deadline(&self) -> Option<Instant> {
-        let own = match &self.state {
-            State::Ahead { ahead, .. } => ahead.deadline(),
-            State::Following if self.awaited.is_none() => {
-                let ahead = self.ahead.as_ref().and_then(Ahead::deadline);
-                ahead.into_iter().chain(self.hold.deadline()).min()
-            }
-            _ => None,
-        };
-        let answer = self.waits_since.map(|since| since + self.answer_timeout);
-        let demanded = self.demanding.deadline();
-        own.into_iter().chain(answer).chain(demanded).min()
-    }
-
-    /// Whether the proxy has not answered in time: the stream is of no use then.
-    pub fn is_overdue(&self, now: Instant) -> bool {
-        let waits = |since| now.saturating_duration_since(since) >= self.answer_timeout;
-        self.waits_since.is_some_and(waits)
-    }
-
     /// Takes a message of the proxy.
     ///
     /// # Errors
@@ -374,6 +361,7 @@ impl ServerSession {
                         }
                     }
                     let it = it.clone();
+                    self.lag.compare(self.newest.bytes_replaced(), now);
                     self.compare(&it);
                 }
                 State::Walking(walk) => {
@@ -395,6 +383,7 @@ impl ServerSession {
                     if self.awaited.is_some() || !self.prepare(now) {
                         return None;
                     }
+                    self.lag.begin(self.newest.bytes_replaced(), now);
                 }
             }
         }
@@ -537,8 +526,11 @@ impl ServerSession {
             None if is_own => return false,
             None if has_news => {
                 let ends = (&self.sent, self.goal.as_ref().unwrap_or(&self.newest));
-                let noticed = self.noticed_micros;
-                match self.steps.find(ends, noticed, now, &self.counters) {
+                let (is_gateway, noticed) = (self.share.is_gateway(), self.noticed_micros);
+                match self
+                    .steps
+                    .find(ends, is_gateway, noticed, now, &self.counters)
+                {
                     Way::Own(plan) => {
                         self.goal = None;
                         *plan

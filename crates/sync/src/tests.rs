@@ -6,6 +6,7 @@ mod claims;
 mod demanding;
 mod hold;
 mod kinds;
+mod lag;
 pub(crate) mod order;
 pub(crate) mod pair;
 mod receipts;

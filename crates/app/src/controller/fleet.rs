@@ -40,6 +40,10 @@ const UNAUTHENTICATED_MAX: usize = 512;
 /// The most connections that wait to be accepted; the system may have a lower bound.
 const BACKLOG: i32 = 4_096;
 
+/// The most bytes that the kernel takes for a proxy beside those that are under way: what waits
+/// for one that does not read counts nowhere.
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
 /// How long a TLS handshake may take, of which its first byte has a second, and each step from
 /// there to a stream.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -157,7 +161,10 @@ pub(super) fn bind(address: SocketAddr) -> anyhow::Result<std::net::TcpListener>
     let listener = std::net::TcpListener::bind(address)
         .with_context(|| format!("--sync {address}: cannot be bound"))?;
     listener.set_nonblocking(true)?;
-    socket2::SockRef::from(&listener).listen(BACKLOG)?;
+    let socket = socket2::SockRef::from(&listener);
+    socket.listen(BACKLOG)?;
+    // Accepted connections inherit it. A kernel without it is no reason not to serve.
+    let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
     Ok(listener)
 }
 
@@ -248,5 +255,21 @@ impl Authenticate for Gate {
         token: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<Identity, Refused>> + Send + 'a>> {
         Box::pin(self.admit(token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UNSENT_BYTES_MAX, bind};
+
+    #[test]
+    fn the_kernel_keeps_little_for_a_proxy_that_does_not_read() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _proxy = std::net::TcpStream::connect(address).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let unsent = socket2::SockRef::from(&accepted).tcp_notsent_lowat();
+        assert_eq!(unsent.unwrap(), UNSENT_BYTES_MAX);
     }
 }

@@ -227,8 +227,16 @@ mod tests {
         let sleeper = String::from_utf8_lossy(&line[..count]).trim().to_owned();
         let ended = wait(&mut child, Duration::from_millis(100)).unwrap();
         assert_eq!(ended, None);
+        // A killed process may run on for a moment before the kernel ends it.
+        let until = Instant::now() + Duration::from_secs(10);
         let path = format!("/proc/{sleeper}/stat");
-        let stat = folder::read(path.as_ref()).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
+        loop {
+            let stat = folder::read(path.as_ref()).unwrap_or_default();
+            if stat.is_empty() || stat.contains(") Z") {
+                return;
+            }
+            assert!(Instant::now() < until, "{stat}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }

@@ -78,6 +78,19 @@ impl Mesh {
     /// # Panics
     /// Where the Pod does not get ready.
     pub async fn workload(&self, number: u8, name: &str) -> Workload {
+        self.workload_with(number, name, |launch| launch).await
+    }
+
+    /// The same with further settings of the sidecar.
+    ///
+    /// # Panics
+    /// Where the Pod does not get ready.
+    pub async fn workload_with(
+        &self,
+        number: u8,
+        name: &str,
+        settings: impl FnOnce(Launch) -> Launch,
+    ) -> Workload {
         let tenant = self.cluster.tenant();
         let line = ["create", "serviceaccount", name, "--namespace", &tenant];
         self.cluster.kubectl(&line).await;
@@ -94,7 +107,28 @@ impl Mesh {
             account: name,
             rules: Some(Vec::new()),
         };
-        self.settle(&resident, |launch| launch).await
+        self.settle(&resident, settings).await
+    }
+
+    /// Makes the Service in front of the workload of this name. Each port has its name, its number
+    /// and the port of the workload behind it. Returns its address.
+    ///
+    /// # Panics
+    /// Where the cluster refuses it.
+    pub async fn expose(&self, name: &str, ports: &[(&str, u16, u16)]) -> String {
+        let tenant = self.cluster.tenant();
+        let ports = ports.iter().map(|(of, port, target)| {
+            format!("  - {{name: {of}, port: {port}, targetPort: {target}}}\n")
+        });
+        let object = format!(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: {tenant}\n\
+             spec:\n  selector: {{app: {name}}}\n  ports:\n{}",
+            ports.collect::<String>()
+        );
+        self.cluster.apply(&object).await;
+        let output = "--output=jsonpath={.spec.clusterIP}";
+        let line = ["get", "service", name, "--namespace", &tenant, output];
+        self.cluster.kubectl(&line).await
     }
 
     /// Gives a Pod of the API its network, its rules and its proxy, and says that it is ready.

@@ -2,18 +2,13 @@
 //! two sidecars.
 
 use myriad_e2e::Site;
-use myriad_e2e::cluster::{Cluster, Mesh, Process, Resident, Workload};
+use myriad_e2e::cluster::{Cluster, Mesh, Workload};
 use myriad_e2e::dashboards::{all_answer, all_known, metrics, queries};
 use myriad_e2e::prometheus::{Prometheus, Scraped};
 use myriad_e2e::world::repository;
 
 use super::istio::installed;
-
-/// The ports of the server for requests and for streams, behind ports 80 and 81 of its Service.
-const PORTS: [u16; 2] = [8080, 8081];
-
-/// Where sidecars tell their metrics to those outside of the mesh.
-const METRICS_PORT: u16 = 15020;
+use super::measured::{METRICS_PORT, expose, serve};
 
 /// Metrics of rules of which either one or the other is there: native histograms take the place of
 /// classic buckets.
@@ -24,52 +19,9 @@ const ALTERNATIVES: [&str; 2] = [
 
 /// A workload with a sidecar that tells its metrics.
 async fn workload(mesh: &Mesh, number: u8, name: &str) -> Workload {
-    let tenant = mesh.cluster.tenant();
-    let line = ["create", "serviceaccount", name, "--namespace", &tenant];
-    mesh.cluster.kubectl(&line).await;
-    let object = format!(
-        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  namespace: {tenant}\n  \
-         labels: {{app: {name}, security.istio.io/tlsMode: istio}}\nspec:\n  \
-         serviceAccountName: {name}\n  containers: [{{name: app, image: app}}]\n"
-    );
-    mesh.cluster.apply(&object).await;
-    let resident = Resident {
-        number,
-        namespace: &tenant,
-        name,
-        account: name,
-        rules: Some(Vec::new()),
-    };
     let metrics = format!("0.0.0.0:{METRICS_PORT}");
-    mesh.settle(&resident, |it| it.set("--probes", metrics))
+    mesh.workload_with(number, name, |it| it.set("--probes", metrics))
         .await
-}
-
-/// The processes of the server beside its sidecar.
-fn serve(mesh: &Mesh, workload: &Workload) -> [Process; 2] {
-    PORTS.map(|port| {
-        let launch = mesh
-            .cluster
-            .backend_launch(&format!("cart-{port}"), "the-cart");
-        let launch = workload.pod.place(launch.set("--http", port));
-        let admin = format!("127.0.0.1:{}", port + 1_000);
-        launch.set("--admin", admin).start()
-    })
-}
-
-/// The Service in front of the server; its address.
-async fn expose(mesh: &Mesh) -> String {
-    let tenant = mesh.cluster.tenant();
-    let [http, tcp] = PORTS;
-    let object = format!(
-        "apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n  namespace: {tenant}\nspec:\n  \
-         selector: {{app: cart}}\n  ports:\n  - {{name: http, port: 80, targetPort: {http}}}\n  \
-         - {{name: tcp, port: 81, targetPort: {tcp}}}\n"
-    );
-    mesh.cluster.apply(&object).await;
-    let output = "--output=jsonpath={.spec.clusterIP}";
-    let line = ["get", "service", "cart", "--namespace", &tenant, output];
-    mesh.cluster.kubectl(&line).await
 }
 
 /// A site of the gateway; each number is another state of it.

@@ -10,7 +10,7 @@ use super::istio::installed;
 const PORTS: [u16; 2] = [8080, 8081];
 
 /// The port where injection has the proxy answer those outside of the mesh.
-const METRICS_PORT: u16 = 15020;
+pub(super) const METRICS_PORT: u16 = 15020;
 
 struct Story(Mesh);
 
@@ -38,33 +38,24 @@ impl Story {
         let settled = self.0.settle(&resident, |it| it.set("--probes", metrics));
         settled.await
     }
+}
 
-    /// The processes of the server beside its proxy.
-    fn serve(&self, workload: &Workload) -> [Process; 2] {
-        PORTS.map(|port| {
-            let name = format!("cart-{port}");
-            let launch = self.0.cluster.backend_launch(&name, "the-cart");
-            let launch = workload.pod.place(launch.set("--http", port));
-            let admin = format!("127.0.0.1:{}", port + 1_000);
-            launch.set("--admin", admin).start()
-        })
-    }
+/// The processes of the server beside its proxy.
+pub(super) fn serve(mesh: &Mesh, workload: &Workload) -> [Process; 2] {
+    PORTS.map(|port| {
+        let name = format!("cart-{port}");
+        let launch = mesh.cluster.backend_launch(&name, "the-cart");
+        let launch = workload.pod.place(launch.set("--http", port));
+        let admin = format!("127.0.0.1:{}", port + 1_000);
+        launch.set("--admin", admin).start()
+    })
+}
 
-    /// The Service in front of the server; its address.
-    async fn expose(&self) -> String {
-        let tenant = self.0.cluster.tenant();
-        let [http, tcp] = PORTS;
-        let object = format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n  namespace: {tenant}\n\
-             spec:\n  selector: {{app: cart}}\n  ports:\n  \
-             - {{name: http, port: 80, targetPort: {http}}}\n  \
-             - {{name: tcp, port: 81, targetPort: {tcp}}}\n"
-        );
-        self.0.cluster.apply(&object).await;
-        let output = "--output=jsonpath={.spec.clusterIP}";
-        let line = ["get", "service", "cart", "--namespace", &tenant, output];
-        self.0.cluster.kubectl(&line).await
-    }
+/// The Service in front of the server; its address.
+pub(super) async fn expose(mesh: &Mesh) -> String {
+    let [http, tcp] = PORTS;
+    let ports = [("http", 80, http), ("tcp", 81, tcp)];
+    mesh.expose("cart", &ports).await
 }
 
 #[tokio::test]
@@ -73,9 +64,9 @@ async fn dashboards_made_for_istio_show_who_speaks_with_whom() {
     let story = Story(Mesh::start(Cluster::join().await, |launch| launch).await);
     let mesh = &story.0;
     let tenant = mesh.cluster.tenant();
-    let address = story.expose().await;
+    let address = expose(mesh).await;
     let cart = story.workload(0, "cart").await;
-    let _app = story.serve(&cart);
+    let _app = serve(mesh, &cart);
     let web = story.workload(1, "web").await;
     let pay = story.workload(2, "pay").await;
     let pods = [&cart, &web, &pay].map(|it| format!("{}:{METRICS_PORT}", it.pod.address()));

@@ -20,20 +20,6 @@ impl Story {
         launch.set("--admin", "127.0.0.1:9902").start()
     }
 
-    /// The Service in front of the server; its address.
-    async fn expose(&self) -> String {
-        let tenant = self.0.cluster.tenant();
-        let object = format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: cart\n  namespace: {tenant}\n\
-             spec:\n  selector: {{app: cart}}\n  \
-             ports: [{{name: http, port: 80, targetPort: {PORT}}}]\n"
-        );
-        self.0.cluster.apply(&object).await;
-        let output = "--output=jsonpath={.spec.clusterIP}";
-        let line = ["get", "service", "cart", "--namespace", &tenant, output];
-        self.0.cluster.kubectl(&line).await
-    }
-
     async fn apply(&self, kind: &str, version: &str, spec: &str) {
         let tenant = self.0.cluster.tenant();
         let object = format!(
@@ -50,7 +36,7 @@ async fn workloads_reach_each_other_by_identity_and_others_do_not() {
     let story = Story(Mesh::start(Cluster::join().await, |launch| launch).await);
     let mesh = &story.0;
     let outside = mesh.cluster.backend("outside");
-    let address = story.expose().await;
+    let address = mesh.expose("cart", &[("http", 80, PORT)]).await;
     let server = mesh.workload(0, "cart").await;
     let _app = story.serve(&server);
     let client = mesh.workload(1, "web").await;

@@ -42,17 +42,8 @@ impl Story {
     async fn new() -> Story {
         installed().await;
         let mesh = Mesh::start(Cluster::join().await, |launch| launch).await;
-        let tenant = mesh.cluster.tenant();
-        let lines = PORTS.map(|(port, name, _)| format!("  - {{name: {name}, port: {port}}}\n"));
-        let service = format!(
-            "apiVersion: v1\nkind: Service\nmetadata: {{name: cart, namespace: {tenant}}}\n\
-             spec:\n  selector: {{app: cart}}\n  ports:\n{}",
-            lines.concat()
-        );
-        mesh.cluster.apply(&service).await;
-        let output = "--output=jsonpath={.spec.clusterIP}";
-        let line = ["get", "service", "cart", "--namespace", &tenant, output];
-        let address = mesh.cluster.kubectl(&line).await;
+        let ports = PORTS.map(|(port, name, _)| (name, port, port));
+        let address = mesh.expose("cart", &ports).await;
         let cart = mesh.workload(0, "cart").await;
         for (port, _, way) in PORTS {
             tokio::spawn(serve(cart.pod.listen(port), way));

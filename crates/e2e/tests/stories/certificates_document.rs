@@ -141,6 +141,7 @@ impl Walk {
         let mut command = self.shell(&commands);
         if commands.contains("myriad serve ") {
             self.leave();
+            self.until_left().await;
             let log = std::fs::File::create(self.place.path().join("log")).expect("a file");
             command.stderr(log).stdout(Stdio::null());
             self.serving = Some(command.spawn().expect("a shell"));
@@ -155,6 +156,19 @@ impl Walk {
             panic!("{commands}{output:?}\n{}\n{}", self.log(), self.zones.log());
         }
         step.check(&String::from_utf8_lossy(&output.stdout));
+    }
+
+    /// Waits for whoever was killed to let its ports go.
+    async fn until_left(&self) {
+        let ports = [self.ca.http, self.ca.https];
+        let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let free = async {
+            while !ports.into_iter().all(is_free) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let is_left = tokio::time::timeout(PATIENCE, free).await;
+        is_left.expect("the ports of the process before");
     }
 
     /// Ends what runs in the first terminal, as a reader does.

@@ -85,6 +85,25 @@ fn the_children_of_the_root_hold_every_resource_once() {
 }
 
 #[test]
+fn what_is_replaced_and_what_goes_with_a_path_is_counted() {
+    let mut sealer = Sealer::new([3; 32], Form::Encoded);
+    let mut snapshot = filled(1_000, &mut sealer);
+    assert_eq!(snapshot.bytes_replaced(), 0);
+    let below = snapshot.below(&[5]).map(|it| it.bytes_encoded() as u64);
+    let (count, bytes) = below.fold((0, 0), |(count, sum), it| (count + 1, sum + it));
+    assert!(count > 0);
+    snapshot.remove_below(&[5]);
+    assert_eq!(snapshot.below(&[5]).count(), 0);
+    assert_eq!(snapshot.len(), 1_000 - count);
+    assert_eq!(snapshot.count(Kind::Endpoints), 1_000 - count);
+    assert_eq!(snapshot.bytes_replaced(), bytes);
+    put(&mut snapshot, &mut sealer, "another", 1);
+    assert_eq!(snapshot.bytes_replaced(), bytes);
+    put(&mut snapshot, &mut sealer, "another", 2);
+    assert!(snapshot.bytes_replaced() > bytes);
+}
+
+#[test]
 fn another_key_gives_other_places() {
     let (one, other) = (
         Sealer::new([1; 32], Form::Value),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Entry, Node, Slot, Tree, head};
+use super::{Entry, Node, Slot, Tree, head, index};
 
 /// Few distinct hashes, so that collisions down to the last bit are common.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +148,45 @@ fn check_diff<const BITS: u32>(steps: &[Step]) {
     }
 }
 
+/// The entries that go with a path, which is the beginning of a key's, against a plain map.
+fn check_below<const BITS: u32>(steps: &[Step], key: u8, depth: u32) {
+    let mut tree = Tree::<Arc<Item>, BITS>::new();
+    for step in steps {
+        if let Step::Insert(key, value) = *step {
+            tree.insert(Arc::new(Item { key, value }));
+        }
+    }
+    let (held, before) = (tree.clone(), contents(&tree));
+    let steps = |key: u8| {
+        let depths = 0..depth.min(u64::BITS.div_ceil(BITS));
+        depths.map(move |at| index::<BITS>(hash(key), at * BITS) as u8)
+    };
+    let path: Vec<u8> = steps(key).collect();
+    let is_below = |other: u8| steps(other).eq(path.iter().copied());
+    let mut told = Vec::new();
+    tree.remove_below(&path, |item| told.push(item.key));
+    told.sort_unstable();
+    let expected = before.keys().copied().filter(|it| is_below(*it));
+    assert_eq!(told, expected.collect::<Vec<_>>());
+    let mut fresh = Tree::<Arc<Item>, BITS>::new();
+    for (&key, &value) in before.iter().filter(|(key, _)| !is_below(**key)) {
+        fresh.insert(Arc::new(Item { key, value }));
+    }
+    assert_eq!(tree.len(), fresh.len());
+    assert_eq!(shape(&tree.root), shape(&fresh.root));
+    assert_eq!(contents(&tree), contents(&fresh));
+    assert_eq!(contents(&held), before, "an older clone saw it");
+    let nodes = tree.nodes_copied();
+    assert!(nodes <= u64::from(2 * depth), "copied {nodes} nodes");
+}
+
 proptest! {
+    #[test]
+    fn what_is_below_a_path_goes(steps in steps(), key in any::<u8>(), depth in 0..=16_u32) {
+        check_below::<4>(&steps, key, depth);
+        check_below::<6>(&steps, key, depth);
+    }
+
     #[test]
     fn a_diff_is_what_two_plain_maps_differ_in(steps in steps()) {
         check_diff::<4>(&steps);

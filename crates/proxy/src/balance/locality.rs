@@ -91,7 +91,9 @@ pub fn shares<'a>(rule: &'a LocalityRule, home: &Locality) -> Option<&'a Localit
 pub fn groups(shares: &LocalityShares, home: &Locality, listed: &Endpoints) -> Vec<Option<usize>> {
     let group = |there: Option<Locality>| {
         let there = there?;
-        shares.to.iter().position(|(text, _)| there.lies_in(text))
+        let at = shares.to.iter().position(|(text, _)| there.lies_in(text))?;
+        let (_, share) = shares.to.get(at)?;
+        (*share > 0).then_some(at)
     };
     places(home, listed).map(group).collect()
 }

@@ -155,16 +155,16 @@ impl PoolPart {
         if now_ms < back {
             return (self.out.load(Relaxed), back);
         }
+        self.count(now_ms)
+    }
+
+    /// Counts who is left out. Adding one to those that were counted would count it twice where
+    /// somebody has just counted it, and a part that seems to be out as a whole is passed over.
+    pub fn count(&self, now_ms: u64) -> (u32, u64) {
         let (out, back) = count_out(&self.members, now_ms);
         self.out.store(out, Relaxed);
         self.back_ms.store(back, Relaxed);
         (out, back)
-    }
-
-    /// Counts one more that is left out, until then.
-    pub fn note_out(&self, back_ms: u64) {
-        self.out.fetch_add(1, Relaxed);
-        self.back_ms.fetch_min(back_ms, Relaxed);
     }
 }
 

@@ -20,6 +20,9 @@ use crate::random::rng::Rng;
 /// next: with 140 percent of what is needed, two of seven.
 const SPARE_PERCENT: u64 = 140;
 
+/// How many endpoints are looked at to tell how many requests are in flight at all of them.
+const ACTIVE_LOOKS: usize = 1_024;
+
 /// The endpoints of one upstream.
 #[derive(Default)]
 pub struct Pool {
@@ -202,10 +205,28 @@ impl Pool {
         self.members.len() + hashed.map(|level| level.len).sum::<usize>()
     }
 
-    /// Requests in flight at all endpoints.
+    /// Requests in flight at all endpoints. Of very many some are looked at, and stand for the
+    /// rest: it is asked before each request that is repeated.
     pub fn active(&self) -> u32 {
-        let active = self.members().map(|member| member.target.active());
-        active.fold(0, u32::saturating_add)
+        let step = self.step();
+        let looked = self.looked_at(step);
+        let active: u64 = looked.map(|it| u64::from(it.target.active())).sum();
+        u32::try_from(active.saturating_mul(step as u64)).unwrap_or(u32::MAX)
+    }
+
+    /// One of how many endpoints is looked at.
+    fn step(&self) -> usize {
+        self.len().div_ceil(ACTIVE_LOOKS).max(1)
+    }
+
+    /// One of so many members, and one of each row at least.
+    fn looked_at(&self, step: usize) -> impl Iterator<Item = &Member> {
+        let rows = self.levels.iter().filter_map(Level::row);
+        let of_rows = rows.flat_map(move |row| {
+            let numbers = (0..row.count()).step_by(step);
+            numbers.filter_map(move |number| row.member(number).map(|(member, _)| member))
+        });
+        self.members.iter().step_by(step).chain(of_rows)
     }
 
     /// How many endpoints are left out.
@@ -214,6 +235,12 @@ impl Pool {
             .iter()
             .map(|level| level.out.load(Relaxed))
             .sum()
+    }
+
+    /// How many places [`Pool::marked`] looks into: each part, and its own members together.
+    pub fn places(&self) -> usize {
+        let rows = self.levels.iter().filter_map(Level::row);
+        1 + rows.map(PartRow::part_count).sum::<usize>()
     }
 
     /// The endpoint that a cookie speaks of, unless it is left out.
@@ -288,7 +315,7 @@ impl Pool {
         let mut levels = self.levels.iter();
         let level = levels.find(|level| match &level.source {
             Source::Own(..) => self.own(level).iter().any(|it| it.target.id == target.id),
-            Source::Parts(row) => row.note_out(target, back),
+            Source::Parts(row) => row.note_out(target, now),
         });
         if let Some(level) = level {
             level.out.fetch_add(1, Relaxed);

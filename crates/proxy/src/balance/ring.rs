@@ -3,6 +3,10 @@
 
 use crate::random::hash::hash_stable;
 
+/// The most points that are looked at for one hash. Beyond them hardly anybody is left that may be
+/// taken.
+const WALK_MAX: usize = 1_024;
+
 /// The points of a ring, sorted.
 #[derive(Debug, Default)]
 pub struct Ring {
@@ -61,11 +65,12 @@ impl Ring {
     }
 
     /// The members for a hash, in order: its own, then the ones that would have it without those
-    /// before, on around the ring. Members come up more than once.
+    /// before, on around the ring, as far as [`WALK_MAX`] points. Members come up more than once.
     pub fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
         let start = self.hashes.partition_point(|point| *point < hash);
         let (before, behind) = self.members.split_at(start);
-        behind.iter().chain(before).map(|member| *member as usize)
+        let members = behind.iter().chain(before).take(WALK_MAX);
+        members.map(|member| *member as usize)
     }
 }
 
@@ -124,6 +129,14 @@ mod tests {
         }
         for share in taken {
             assert!((2_000..3_000).contains(&share), "{taken:?}");
+        }
+    }
+
+    #[test]
+    fn the_walk_on_a_large_ring_ends() {
+        let ring = Ring::new(&members(2), 65_536, 65_536);
+        for hash in [0, u64::MAX / 2, u64::MAX] {
+            assert_eq!(ring.walk(hash).count(), super::WALK_MAX);
         }
     }
 

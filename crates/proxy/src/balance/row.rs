@@ -119,6 +119,11 @@ impl PartRow {
         last.map_or(0, |last| last.start + last.part.members().len())
     }
 
+    /// How many parts there are.
+    pub fn part_count(&self) -> usize {
+        self.seats.len()
+    }
+
     /// All endpoints, in the order of their numbers.
     pub fn members(&self) -> impl Iterator<Item = &Member> + Clone {
         let seats = self.seats.iter();
@@ -149,6 +154,23 @@ impl PartRow {
         seated.map_or(0, |seated| seated.start + seated.part.take(dice))
     }
 
+    /// The numbers of endpoints from one on, around the row, but for those of parts that are left
+    /// out as a whole. Some of the part that it begins in come up twice.
+    pub fn in_service(&self, from: usize, now_ms: u64) -> impl Iterator<Item = usize> {
+        let behind = self.seats.partition_point(|seated| seated.start <= from);
+        let (before, behind) = self.seats.split_at(behind.saturating_sub(1));
+        let is_in = move |seated: &&Seated| {
+            let (out, _) = seated.part.look_who_is_back(now_ms);
+            (out as usize) < seated.part.members().len()
+        };
+        let end = |seated: &Seated| seated.start + seated.part.members().len();
+        let first = behind.first();
+        let behind = behind.iter().filter(is_in);
+        let behind = behind.flat_map(move |seated| seated.start.max(from)..end(seated));
+        let before = before.iter().chain(first).filter(is_in);
+        behind.chain(before.flat_map(move |seated| seated.start..end(seated)))
+    }
+
     /// How many are left out, and when the next one comes back, in milliseconds.
     pub fn look_who_is_back(&self, now_ms: u64) -> (u32, u64) {
         let parts = self.seats.iter().map(|seated| &seated.part);
@@ -158,8 +180,8 @@ impl PartRow {
         })
     }
 
-    /// Counts one more that is left out until then; false where it is none of these.
-    pub fn note_out(&self, target: &Endpoint, back_ms: u64) -> bool {
+    /// Counts one more that is left out from now on; false where it is none of these.
+    pub fn note_out(&self, target: &Endpoint, now_ms: u64) -> bool {
         let mark = target.mark();
         let is_of = |part: &&Arc<PoolPart>| {
             let found = part.marked(mark);
@@ -168,7 +190,7 @@ impl PartRow {
         let mut parts = self.seats.iter().map(|seated| &seated.part);
         let part = parts.find(is_of);
         if let Some(part) = part {
-            part.note_out(back_ms);
+            part.count(now_ms);
         }
         part.is_some()
     }

@@ -1,15 +1,20 @@
 //! Cookies and header fields that keep a client on its endpoint.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{Affinity, SameSite};
 
-use crate::balance::Endpoint;
+use crate::balance::{Endpoint, Pool};
 use crate::codec::head::Head;
+use crate::pattern::Budget;
 use crate::route::condition::cookie;
 
 /// The digits of a number in a token.
 const DIGITS: usize = 16;
+
+/// The steps of a look into one place of a pool for the endpoint of a mark.
+const STEPS_A_PLACE: usize = 4;
 
 /// How far the clocks of replicas may differ.
 const SKEW: Duration = Duration::from_secs(60);
@@ -34,6 +39,13 @@ pub fn mark(affinity: &Affinity, head: &Head<'_>, now: Duration) -> Option<u64> 
     let is_past = given <= now.saturating_add(SKEW);
     let is_young = now < given.saturating_add(affinity.absolute_timeout);
     number(mark).filter(|_| is_past && is_young)
+}
+
+/// The endpoint of a pool that a mark speaks of. Whoever forges marks has all parts of the pool
+/// looked into, so that it takes steps; none is found where they are spent.
+pub fn target<'p>(pool: &'p Pool, mark: u64, budget: &Budget) -> Option<&'p Arc<Endpoint>> {
+    let steps = pool.places() * STEPS_A_PLACE;
+    budget.take(steps).then(|| pool.marked(mark)).flatten()
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -124,14 +136,16 @@ pub fn set_cookie(affinity: &Affinity, token: &str, takes_none: bool) -> String 
 
 #[cfg(test)]
 mod tests {
-    use myriad_model::{Affinity, SameSite};
+    use myriad_model::{Affinity, SameSite, UpstreamOptions};
 
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use super::{SKEW, mark, set_cookie, takes_none, token};
-    use crate::balance::{Endpoint, TransportSettings};
+    use super::{SKEW, STEPS_A_PLACE, mark, set_cookie, takes_none, target, token};
+    use crate::balance::{Endpoint, Member, Pool, PoolPart, TransportSettings};
     use crate::codec::head;
     use crate::limits::Limits;
+    use crate::pattern::{Budget, STEPS_MAX};
 
     #[test]
     fn a_cookie_leads_back_to_its_endpoint() {
@@ -161,6 +175,36 @@ mod tests {
         let text = text.replace(&pair["route=".len()..], "+123456789abcdef");
         let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
         assert_eq!(mark(&affinity, &head, now), None);
+    }
+
+    #[test]
+    fn a_forged_mark_takes_steps_for_each_part_that_is_looked_into() {
+        const PARTS: u16 = 1_000;
+        let options = UpstreamOptions::default();
+        let part = |port: u16| {
+            let member = Member {
+                target: Arc::new(Endpoint::new(
+                    ([192, 0, 2, 1], port).into(),
+                    TransportSettings::shared(None),
+                )),
+                weight: 1,
+                priority: 0,
+            };
+            PoolPart::divide(std::iter::once((0, member)), &options.balancer).into_vec()
+        };
+        let parts: Vec<Arc<PoolPart>> = (1..=PARTS).flat_map(part).collect();
+        let pool = Pool::of_parts(None, parts.iter(), &options, (None, 0));
+        let (known, budget) = (pool.members().last().unwrap(), Budget::default());
+        let found = |mark: u64| target(&pool, mark, &budget).map(|found| found.id);
+        let mark = known.target.mark();
+        assert_eq!(found(mark), Some(known.target.id));
+        let steps = (usize::from(PARTS) + 1) * STEPS_A_PLACE;
+        assert_eq!(budget.taken() as usize, steps);
+        let mut looks = 0..STEPS_MAX as usize / steps;
+        assert!(looks.all(|_| found(mark ^ 1).is_none()));
+        assert!(budget.is_spent() && found(mark).is_none());
+        // A pool that is not divided costs next to nothing.
+        assert_eq!(Pool::default().places(), 1);
     }
 
     #[test]

@@ -9,13 +9,16 @@ use super::{client, hops};
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::{self, EndpointHead};
-use crate::codec::field::{Field, KnownField, is_read_as, tells_of_client};
+use crate::codec::field::{Field, KnownField, is_read_as};
 use crate::codec::head::{Head, Version};
 use crate::codec::kept::KeptHead;
 use crate::route::downstream_connection::DownstreamConnection;
 
+mod changes;
 #[allow(missing_docs, reason = "fields are named by Envoy's API")]
 pub mod envoy;
+
+pub use changes::CheckChanges;
 
 /// The method that is called.
 const GRPC_PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -65,44 +68,6 @@ pub enum CheckVerdict {
     Looped,
     /// The answer is none.
     Unclear,
-}
-
-/// The changes to a request that passes, and to its response.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckChanges {
-    /// Headers taken out of the request.
-    pub remove: Vec<Box<str>>,
-    /// Headers that take the place of the request's.
-    pub set: Vec<OwnedHeader>,
-    /// Headers that are added to the request's.
-    pub add: Vec<OwnedHeader>,
-    /// Headers that are added to the response.
-    pub downstream: Vec<OwnedHeader>,
-}
-
-impl CheckChanges {
-    /// The names of the fields of the request that change.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let put = self.set.iter().chain(&self.add).map(|(name, _)| &**name);
-        self.remove.iter().map(|name| &**name).chain(put)
-    }
-
-    /// Takes those out that tell an endpoint whom a request comes from.
-    pub fn take_of_client(&mut self) -> Self {
-        let is_of_client = |(name, _): &mut OwnedHeader| tells_of_client(name);
-        let removed = self.remove.extract_if(.., |name| tells_of_client(name));
-        CheckChanges {
-            remove: removed.collect(),
-            set: self.set.extract_if(.., is_of_client).collect(),
-            add: self.add.extract_if(.., is_of_client).collect(),
-            downstream: Vec::new(),
-        }
-    }
-
-    /// Whether anything of the request changes.
-    pub fn are_of_request(&self) -> bool {
-        !(self.set.is_empty() && self.add.is_empty() && self.remove.is_empty())
-    }
 }
 
 /// The response to a request that does not pass.

@@ -15,11 +15,15 @@ use crate::codec::buffer::Buffer;
 use crate::codec::client::ClientAddress;
 use crate::codec::field::{Field, KnownField, is_read_as, tells_of_certificate};
 use crate::codec::head::Head;
+use crate::pattern::Budget;
 use crate::route::condition::cookie;
 use crate::telemetry::request_id::RequestId;
 
 /// The most bytes that a text with variables may become.
 const FILLED_BYTES_MAX: usize = 16 << 10;
+
+/// So many bytes of a head are looked at in one step for what a variable stands for.
+const BYTES_A_STEP: usize = 8;
 
 /// The most bytes of a question.
 const QUESTION_BYTES_MAX: usize = 128 << 10;
@@ -55,6 +59,9 @@ pub struct Facts<'a, 'h> {
     pub client: ClientAddress,
     /// Whether its sender may say how it came.
     pub may_tell: bool,
+    /// The steps that looking for what variables stand for may cost. Once they are spent, no text
+    /// can be filled.
+    pub budget: &'a Budget,
 }
 
 /// The meaning of an answer.
@@ -68,7 +75,8 @@ pub enum InquiryVerdict {
     Unclear,
 }
 
-/// A text with what its variables stand for; none where it becomes too long.
+/// A text with what its variables stand for; none where it becomes too long, or takes too many
+/// steps.
 pub fn filled(text: &str, facts: Facts<'_, '_>) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     for piece in pieces(text) {
@@ -76,7 +84,7 @@ pub fn filled(text: &str, facts: Facts<'_, '_>) -> Option<Vec<u8>> {
             Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
             Piece::Variable(variable) => facts.put(variable, &mut out),
         }
-        if out.len() > FILLED_BYTES_MAX {
+        if out.len() > FILLED_BYTES_MAX || facts.budget.is_spent() {
             return None;
         }
     }
@@ -277,7 +285,34 @@ fn put(out: &mut Buffer, name: &str, value: &[u8]) {
 }
 
 impl Facts<'_, '_> {
+    /// The steps of finding what a variable stands for: a text has many, and for each all is looked
+    /// at where it may be.
+    fn steps(self, variable: Variable<'_>) -> usize {
+        let head = self.head;
+        let query = head.query.map_or(0, str::len);
+        let values = |is_it: &dyn Fn(&Field<'_>) -> bool| -> usize {
+            let fields = head.fields.iter().filter(|field| is_it(field));
+            fields.map(|field| field.value.len()).sum()
+        };
+        let bytes = match variable {
+            Variable::Scheme
+            | Variable::Host
+            | Variable::Authority
+            | Variable::Method
+            | Variable::Address => 0,
+            Variable::Target | Variable::EscapedTarget => head.path.len() + query,
+            Variable::Parameter(_) => query,
+            Variable::User => values(&|field| field.name.eq_ignore_ascii_case("authorization")),
+            Variable::Cookie(_) => values(&|field| field.known == KnownField::Cookie),
+            Variable::Field(_) => head.fields.iter().map(|field| field.name.len()).sum(),
+        };
+        1 + bytes / BYTES_A_STEP
+    }
+
     fn put(self, variable: Variable<'_>, out: &mut Vec<u8>) {
+        if !self.budget.take(self.steps(variable)) {
+            return;
+        }
         let head = self.head;
         match variable {
             Variable::Scheme => out.extend_from_slice(head.scheme.as_bytes()),
@@ -325,10 +360,12 @@ impl Facts<'_, '_> {
 
 /// Escapes all but what no part of a URL escapes (RFC 3986, section 2.3).
 fn escape(text: &str, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |half: u8| DIGITS.get(usize::from(half)).copied().unwrap_or_default();
     for byte in text.bytes() {
         match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             true => out.push(byte),
-            false => drop(write!(out, "%{byte:02X}")),
+            false => out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]),
         }
     }
 }

@@ -21,12 +21,12 @@ pub fn credentials(tables: &Tables, upstream: &UpstreamEntry) -> Result<Credenti
         // Endpoints that are spoken to in plain text need none, so who connects finds out.
         let identity = tables.identity();
         return Ok(Credentials {
-            trust: identity.map(|identity| identity.trust.sealed.clone()),
+            trust: identity.map(|identity| identity.trust.servers.clone()),
             certificate: identity.map(|identity| identity.certificate.sealed.clone()),
             trust_domains: identity.map(|identity| identity.trust_domains.clone()),
         });
     }
-    let trust = |name: &Name| tables.trust(name).map(|entry| entry.sealed.clone());
+    let trust = |name: &Name| tables.trust(name).map(|entry| entry.servers.clone());
     let certificate = |name: &Name| tables.certificate(name).map(|entry| entry.sealed.clone());
     Ok(Credentials {
         trust: match &tls.trust {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use myriad_model::{Host, Name, SealedArc, SourceRanges, StreamRoute, host::Pattern};
 use smallvec::SmallVec;
 
@@ -45,8 +46,9 @@ pub struct HostStreamRoutes {
     hash: u64,
     host: Host,
     stream_routes: StreamRoutes,
-    /// Their numbers by the listeners that they are on; none where they are few, and all are tried.
-    parting: Option<Box<Parting<Box<[u32]>>>>,
+    /// Their numbers by the listeners that they are on: of those for connections as they come, and
+    /// of those for what comes out of TLS. None where they are few, and all are tried.
+    partings: Option<Box<[NumberParting; 2]>>,
 }
 
 /// The stream routes for all connections of a listener.
@@ -54,10 +56,27 @@ pub struct ListenerStreamRoutes {
     hash: u64,
     listener: Name,
     stream_routes: StreamRoutes,
+    /// The rows for connections as they come, and for what comes out of TLS, each up to the first
+    /// that takes all of them.
+    reachable: [RowsByAddress; 2],
+    /// The rows by the address that connections are for.
+    addressed: RowsByAddress,
 }
 
-/// Stream routes by rank, then by name; never empty.
+/// Stream routes of which those for single addresses are found by these, however many there are.
+struct RowsByAddress {
+    rows: StreamRoutes,
+    /// The addresses of rows that are for single ones alone, with the numbers of these; sorted.
+    singles: Box<[(IpAddr, u32)]>,
+    /// The numbers of all other rows, which are tried one by one.
+    others: Box<[u32]>,
+}
+
+/// Stream routes by rank, then by name.
 type StreamRoutes = Box<[Arc<StreamRouteEntry>]>;
+
+/// The numbers of stream routes by the listeners that they are on.
+type NumberParting = Parting<Box<[u32]>>;
 
 /// The properties of a connection that looks for its stream route.
 #[derive(Clone, Copy)]
@@ -182,6 +201,23 @@ impl StreamRouteEntry {
         has_listener(self.listeners(), arrival.listener) && self.suits(arrival)
     }
 
+    /// Whether it is for what comes out of TLS.
+    fn is_behind_tls(&self) -> bool {
+        self.stream_route().is_some_and(|it| it.terminate)
+    }
+
+    /// Whether it is for clients of all addresses, to all addresses.
+    fn has_no_ranges(&self) -> bool {
+        self.sources.is_empty() && self.destinations.is_empty()
+    }
+
+    /// Whether it is for connections to single addresses alone.
+    fn is_for_singles(&self) -> bool {
+        let ranges = self.destinations.as_slice();
+        let is_single = |range: &IpNet| range.prefix_len() == range.max_prefix_len();
+        !ranges.is_empty() && ranges.iter().all(is_single)
+    }
+
     /// Whether everything but the listener matches.
     fn suits(&self, arrival: Arrival<'_>) -> bool {
         let stream_route = self.stream_route();
@@ -196,14 +232,22 @@ impl HostStreamRoutes {
     pub fn new(host: Host, stream_routes: Vec<Arc<StreamRouteEntry>>) -> Self {
         let stream_routes = in_order(stream_routes);
         let lists = stream_routes.iter().map(|entry| entry.listeners());
-        let mut lengths = lists.clone().map(<[Name]>::len);
+        let mut lengths = lists.map(<[Name]>::len);
         let are_few =
             stream_routes.len() <= LINEAR_MAX && lengths.all(|length| length <= LISTENERS_MAX);
-        let parting = (!are_few).then(|| Box::new(Parting::new(lists, |numbers| numbers)));
+        // One of the other kind is on no listener.
+        let parting = |is_behind_tls: bool| {
+            let lists = stream_routes.iter().map(|entry| {
+                let is_own = entry.is_behind_tls() == is_behind_tls;
+                if is_own { entry.listeners() } else { &[] }
+            });
+            Parting::new(lists, |numbers| numbers)
+        };
+        let partings = (!are_few).then(|| Box::new([false, true].map(parting)));
         HostStreamRoutes {
             hash: place(host.pattern()),
             host,
-            parting,
+            partings,
             stream_routes,
         }
     }
@@ -215,26 +259,41 @@ impl HostStreamRoutes {
 
     /// The first that takes a connection.
     pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<StreamRouteEntry>> {
-        let Some(parting) = &self.parting else {
+        let Some(partings) = &self.partings else {
             return self.stream_routes.iter().find(|entry| entry.takes(arrival));
         };
         let suits = |number: &u32| {
             let entry = self.stream_routes.get(*number as usize);
             entry.is_some_and(|entry| entry.suits(arrival))
         };
-        let parts = parting.on(arrival.listener);
-        let firsts = parts.filter_map(|part| part.iter().copied().find(suits));
-        self.stream_routes.get(firsts.min()? as usize)
+        let parting = partings.get(usize::from(arrival.is_terminated))?;
+        let mut first: Option<u32> = None;
+        for part in parting.on(arrival.listener) {
+            let is_before = |number: &u32| first.is_none_or(|first| *number < first);
+            // Parts are in the order of their first rows.
+            if !part.first().is_some_and(is_before) {
+                break;
+            }
+            let found = part.iter().copied().take_while(is_before).find(suits);
+            first = found.or(first);
+        }
+        self.stream_routes.get(first? as usize)
     }
 }
 
 impl ListenerStreamRoutes {
     /// The stream routes of a listener.
     pub fn new(listener: Name, stream_routes: Vec<Arc<StreamRouteEntry>>) -> Self {
+        let stream_routes = in_order(stream_routes);
+        let reachable = [false, true].map(|is_behind_tls| up_to_all(&stream_routes, is_behind_tls));
+        let addressed = stream_routes.iter();
+        let addressed = addressed.filter(|entry| !entry.destinations.is_empty());
         ListenerStreamRoutes {
             hash: listener_hash(&listener),
             listener,
-            stream_routes: in_order(stream_routes),
+            reachable,
+            addressed: RowsByAddress::new(addressed.cloned().collect()),
+            stream_routes,
         }
     }
 
@@ -250,7 +309,8 @@ impl ListenerStreamRoutes {
 
     /// The first that takes a connection.
     pub fn find(&self, arrival: Arrival<'_>) -> Option<&Arc<StreamRouteEntry>> {
-        self.stream_routes.iter().find(|entry| entry.takes(arrival))
+        let reachable = self.reachable.get(usize::from(arrival.is_terminated))?;
+        reachable.find(arrival, reachable.rows.len())
     }
 
     /// The first that takes a connection by the address that it is for, of a lower rank than this.
@@ -259,9 +319,47 @@ impl ListenerStreamRoutes {
         arrival: Arrival<'_>,
         rank: u64,
     ) -> Option<&Arc<StreamRouteEntry>> {
-        let before = self.stream_routes.iter().take_while(|it| it.rank() < rank);
-        let mut addressed = before.filter(|it| !it.destinations.is_empty());
-        addressed.find(|entry| entry.takes(arrival))
+        let rows = &self.addressed.rows;
+        let end = rows.partition_point(|it| it.rank() < rank);
+        self.addressed.find(arrival, end)
+    }
+}
+
+impl RowsByAddress {
+    fn new(rows: StreamRoutes) -> Self {
+        let numbered = || (0_u32..).zip(&rows);
+        let of_singles = numbered().filter(|(_, row)| row.is_for_singles());
+        let singles = of_singles.flat_map(|(number, row)| {
+            let ranges = row.destinations.as_slice().iter();
+            ranges.map(move |range| (range.addr(), number))
+        });
+        let mut singles: Vec<(IpAddr, u32)> = singles.collect();
+        singles.sort_unstable();
+        let others = numbered().filter(|(_, row)| !row.is_for_singles());
+        let others = others.map(|(number, _)| number).collect();
+        RowsByAddress {
+            singles: singles.into(),
+            others,
+            rows,
+        }
+    }
+
+    /// The first row that takes a connection, of so many from the first on.
+    fn find(&self, arrival: Arrival<'_>, end: usize) -> Option<&Arc<StreamRouteEntry>> {
+        let takes = |number: &u32| {
+            let row = self.rows.get(*number as usize);
+            row.is_some_and(|row| row.takes(arrival))
+        };
+        let own = arrival.own.map(|own| own.to_canonical());
+        let begin = self.singles.partition_point(|(at, _)| Some(*at) < own);
+        let singles = self.singles.get(begin..).unwrap_or_default().iter();
+        let singles = singles.take_while(|(at, _)| Some(*at) == own);
+        let single = singles.map(|(_, number)| *number).find(takes);
+        let is_before =
+            |number: &u32| (*number as usize) < end && single.is_none_or(|single| *number < single);
+        let mut others = self.others.iter().copied().take_while(is_before);
+        let first = others.find(takes).or(single)?;
+        self.rows.get(..end)?.get(first as usize)
     }
 }
 
@@ -315,6 +413,21 @@ fn in_order(mut stream_routes: Vec<Arc<StreamRouteEntry>>) -> StreamRoutes {
         by_rank.then_with(|| a.sealed.name().cmp(b.sealed.name()))
     });
     stream_routes.into()
+}
+
+/// The stream routes of a kind up to the first that is for all addresses: nothing comes to those
+/// behind it.
+fn up_to_all(stream_routes: &[Arc<StreamRouteEntry>], is_behind_tls: bool) -> RowsByAddress {
+    let own = stream_routes.iter();
+    let own = own.filter(|entry| entry.is_behind_tls() == is_behind_tls);
+    let mut reachable = Vec::new();
+    for entry in own {
+        reachable.push(entry.clone());
+        if entry.has_no_ranges() {
+            break;
+        }
+    }
+    RowsByAddress::new(reachable.into())
 }
 
 /// Whether an address is within any range; every address is, where there is no range.

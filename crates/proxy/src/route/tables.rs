@@ -321,7 +321,7 @@ impl Tables {
         self.of_listener(arrival.listener)?.find(arrival)
     }
 
-    fn of_listener(&self, listener: &Name) -> Option<&ListenerStreamRoutes> {
+    pub(super) fn of_listener(&self, listener: &Name) -> Option<&ListenerStreamRoutes> {
         let is_it = |leaf: &Leaf<ListenerStreamRoutes>| leaf.0.listener() == listener;
         let leaf = self
             .listener_stream_routes

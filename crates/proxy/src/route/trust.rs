@@ -11,6 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 
 use super::leaf::Keyed;
 use crate::net::chain;
+use crate::net::server_trust::ServerTrust;
 use crate::random::hash::hash;
 
 const CLASS: u8 = 12;
@@ -25,6 +26,8 @@ pub struct TrustEntry {
     hash: u64,
     /// The resource.
     pub sealed: SealedArc,
+    /// The same for connections to endpoints.
+    pub servers: Arc<ServerTrust>,
     /// The most authorities of one subject.
     subject_max: usize,
     roots: OnceLock<Option<Arc<RootCertStore>>>,
@@ -54,6 +57,7 @@ impl TrustEntry {
     fn with(sealed: SealedArc, subject_max: usize) -> Self {
         TrustEntry {
             hash: hash_of(sealed.name()),
+            servers: Arc::new(ServerTrust::new(sealed.clone(), subject_max)),
             sealed,
             subject_max,
             roots: OnceLock::new(),

@@ -9,7 +9,7 @@ use super::account::FlowAccount;
 use super::flow::Led;
 use crate::admission::silent::source_of;
 use crate::balance::outlier::EndpointOutcome;
-use crate::balance::{Choice, Flight, Pool};
+use crate::balance::{Choice, Flight};
 use crate::failure::FailureKind;
 use crate::local::Local;
 use crate::policy::sameness;
@@ -19,6 +19,8 @@ use crate::route::tables::Tables;
 use crate::telemetry::count::Count;
 use crate::upstream::attempt;
 use crate::upstream::datagrams;
+use crate::upstream::entry::UpstreamEntry;
+use crate::upstream::resolve::DnsAnswer;
 
 /// The parts that a flow needs to find its endpoint.
 pub(super) struct Leading<'a> {
@@ -54,7 +56,7 @@ impl Leading<'_> {
         let answer = upstream.answer(&local.names, ("", asker), None).await;
         let answer = answer.map_err(|failure| failure.kind)?;
         let pool = answer.as_ref().map_or(&upstream.pool, |it| &it.pool);
-        if comes_from_endpoint(pool, self.visit.client.ip()) {
+        if comes_from_endpoint(&upstream, answer.as_deref(), self.visit.client.ip()) {
             return Err(FailureKind::LoopDetected);
         }
         let choice = Choice {
@@ -100,10 +102,23 @@ impl Leading<'_> {
 /// Whether a client's address is that of an endpoint. Nothing in a datagram says how often it was
 /// handed on, so replicas, or two gateways, that lead to each other would never end. Nobody else
 /// has this machine's own address, by which nothing comes from another gateway.
-fn comes_from_endpoint(pool: &Pool, client: IpAddr) -> bool {
+///
+/// Forged addresses begin a flow each, so that few endpoints are looked at for one.
+fn comes_from_endpoint(
+    upstream: &UpstreamEntry,
+    answer: Option<&DnsAnswer>,
+    client: IpAddr,
+) -> bool {
     let client = client.to_canonical();
-    let mut addresses = pool.members().map(|it| it.target.address.ip());
-    !client.is_loopback() && addresses.any(|address| address.to_canonical() == client)
+    let mapped = match client {
+        IpAddr::V4(ip) => IpAddr::V6(ip.to_ipv6_mapped()),
+        IpAddr::V6(_) => client,
+    };
+    let has = |ip| match answer {
+        Some(answer) => answer.has_ip(ip),
+        None => upstream.has_ip(ip),
+    };
+    !client.is_loopback() && (has(client) || has(mapped))
 }
 
 #[cfg(test)]
@@ -111,8 +126,10 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
 
-    use super::{Pool, comes_from_endpoint};
-    use crate::balance::{Endpoint, Member, TransportSettings};
+    use super::{DnsAnswer, UpstreamEntry, comes_from_endpoint};
+    use crate::balance::{Endpoint, Member, Pool, TransportSettings};
+    use crate::upstream::endpoint::EndpointTable;
+    use crate::upstream::entry::Parts;
 
     #[test]
     fn an_endpoint_is_no_client_of_its_own_upstream() {
@@ -129,9 +146,18 @@ mod tests {
             "192.0.2.2:53",
             "[2001:db8::1]:53",
             "127.0.0.1:53",
+            "[::ffff:192.0.2.9]:53",
         ];
         let pool = Pool::new(endpoints.into_iter().map(member));
-        let comes = |client: &str| comes_from_endpoint(&pool, client.parse::<IpAddr>().unwrap());
+        let answer = DnsAnswer::lasting(pool);
+        let mut targets = EndpointTable::new();
+        let upstream = UpstreamEntry::new("u".into(), None, Parts::new(), &mut targets, None);
+        let comes = |client: &str| {
+            let client = client.parse::<IpAddr>().unwrap();
+            assert!(!comes_from_endpoint(&upstream, None, client), "it has none");
+            comes_from_endpoint(&upstream, Some(&answer), client)
+        };
+        assert!(comes("192.0.2.9"));
         for client in ["192.0.2.1", "192.0.2.2", "2001:db8::1", "::ffff:192.0.2.1"] {
             assert!(comes(client), "{client}");
         }

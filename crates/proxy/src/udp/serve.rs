@@ -400,8 +400,7 @@ fn is_there(tables: &Tables, led: &Led) -> bool {
     let Some(upstream) = tables.upstream(hash_of(name), name) else {
         return false;
     };
-    let target = led.flight.target();
     Arc::ptr_eq(upstream, &led.upstream)
         || upstream.resolution.is_some()
-        || (upstream.pool.members()).any(|member| member.target.id == target.id)
+        || upstream.lists(led.flight.target())
 }

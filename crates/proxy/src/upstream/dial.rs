@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_model::{Keepalive, Limits, SealedArc};
+use myriad_model::{Keepalive, Limits, SealedArc, Version};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::TcpStream;
@@ -21,6 +21,7 @@ use crate::failure::FailureKind;
 use crate::local::Local;
 use crate::net::allowance::Allowance;
 use crate::net::border::Border;
+use crate::net::server_trust::ServerTrust;
 use crate::telemetry::count::Count;
 
 /// The purpose of a connection to an endpoint.
@@ -51,11 +52,20 @@ pub struct Dial<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// The authorities that the endpoint is verified against; `None` for the system's roots.
-    pub trust: Option<SealedArc>,
+    pub trust: Option<Arc<ServerTrust>>,
     /// The certificate that is presented; `None` for none.
     pub certificate: Option<SealedArc>,
     /// The trust domains whose workloads are believed, where TLS is the mesh's.
     pub trust_domains: Option<Arc<[Box<str>]>>,
+}
+
+impl Credentials {
+    /// The versions of the trust and of the certificate.
+    pub fn versions(&self) -> (Option<Version>, Option<Version>) {
+        let trust = self.trust.as_ref().map(|trust| trust.version());
+        let certificate = self.certificate.as_ref();
+        (trust, certificate.map(|sealed| sealed.version()))
+    }
 }
 
 impl<'a> Dial<'a> {

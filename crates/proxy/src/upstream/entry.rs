@@ -1,6 +1,6 @@
 //! One upstream, as requests find it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_model::{
@@ -14,7 +14,7 @@ use super::original::Originals;
 use super::resolve::{DnsAnswer, Resolution};
 use super::slices::{self, SliceSettings, Slices};
 use crate::balance::usage::Usage;
-use crate::balance::{Pool, TransportSettings};
+use crate::balance::{Endpoint, Pool, TransportSettings};
 use crate::failure::{Failure, FailureKind};
 use crate::local::Local;
 use crate::net::names::{self, Names};
@@ -180,6 +180,33 @@ impl UpstreamEntry {
             Some(Resolving::Named(dynamic)) => dynamic.answer(names, host, asker).await,
         };
         answer.map(Some)
+    }
+
+    /// Whether an endpoint is one of those that resources list.
+    pub fn lists(&self, target: &Endpoint) -> bool {
+        let mut members = self.pool.members();
+        match self.slices.is_empty() {
+            true => members.any(|member| member.target.id == target.id),
+            false => {
+                let found = self.slices.member_at(target.address);
+                found.is_some_and(|member| member.target.id == target.id)
+            }
+        }
+    }
+
+    /// Whether an endpoint that resources list has an IP address.
+    pub fn has_ip(&self, ip: IpAddr) -> bool {
+        let mut members = self.pool.members();
+        match self.slices.is_empty() {
+            true => members.any(|member| member.target.address.ip() == ip),
+            false => self.slices.has_ip(ip),
+        }
+    }
+
+    /// The parts that are made of each of several resources.
+    #[cfg(test)]
+    pub fn slices(&self) -> &Slices {
+        &self.slices
     }
 
     /// Whether the host of a request decides about its endpoints.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use myriad_base::clock::{self, Instant};
-use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
+use myriad_model::{MeshTls, UpstreamTls, Version};
 use rustls::HandshakeKind;
 use rustls::pki_types::{ServerName, UnixTime};
 use tokio::io::AsyncWriteExt;
@@ -88,23 +88,18 @@ impl ConnectionKey {
     /// The key of connections that serve what one is wanted for.
     pub fn new(dial: &Dial<'_>) -> Self {
         let manner = &dial.target.manner;
-        let credentials = dial.credentials;
-        let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|sealed| sealed.version());
+        let (trust, certificate) = dial.credentials.versions();
         let is_told = manner.proxy_protocol.is_some();
         let is_mesh = (manner.tls.as_ref()).is_some_and(|tls| tls.mesh != MeshTls::None);
-        let has_own = credentials.trust.is_some() || credentials.certificate.is_some();
+        let has_own = trust.is_some() || certificate.is_some();
         let is_special = is_told || (has_own && manner.tls.is_some() && !is_mesh);
         let special = is_special.then(|| {
             Box::new(Special {
-                trust: version(&credentials.trust),
-                certificate: version(&credentials.certificate),
+                trust,
+                certificate,
                 ends: is_told.then_some(dial.ends),
             })
         });
-        let own = (
-            version(&credentials.trust),
-            version(&credentials.certificate),
-        );
         ConnectionKey {
             target: dial.target.id,
             server_name: manner
@@ -115,7 +110,7 @@ impl ConnectionKey {
                     // The target has it.
                     false => Box::default(),
                 }),
-            identity: is_mesh.then_some(own),
+            identity: is_mesh.then_some((trust, certificate)),
             special,
         }
     }

@@ -1,5 +1,6 @@
 //! Endpoints that DNS tells: asked for off the request path, and kept for as long as it says.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,7 @@ pub struct DnsAnswer {
 /// The state of one name.
 #[derive(Clone)]
 struct Told {
+    /// The addresses that it has, sorted.
     addresses: Box<[IpAddr]>,
     until: Instant,
 }
@@ -74,6 +76,16 @@ impl DnsAnswer {
             told: Box::default(),
             until: clock::now(),
         }
+    }
+
+    /// Whether one of its endpoints has an IP address.
+    pub fn has_ip(&self, ip: IpAddr) -> bool {
+        if self.told.is_empty() {
+            let mut members = self.pool.members();
+            return members.any(|member| member.target.address.ip() == ip);
+        }
+        let mut told = self.told.iter();
+        told.any(|told| told.addresses.binary_search(&ip).is_ok())
     }
 }
 
@@ -235,26 +247,26 @@ impl Shared {
     }
 
     fn members(&self, told: &[Told], before: Option<&DnsAnswer>) -> Vec<Member> {
-        let known = |address: SocketAddr| {
-            let members = before.iter().flat_map(|before| before.pool.members());
-            let mut targets = members.map(|member| &member.target);
-            targets.find(|target| target.address == address).cloned()
-        };
+        // There may be very many, so that none is looked for one by one.
+        let known = before.into_iter().flat_map(|before| before.pool.members());
+        let known = known.map(|member| (member.target.address, &member.target));
+        let known: HashMap<SocketAddr, &Arc<Endpoint>> = known.collect();
         let mut members: Vec<Member> = Vec::new();
+        let mut places: HashMap<SocketAddr, usize> = HashMap::new();
         for (name, told) in self.dns.names.iter().zip(told) {
             for ip in &told.addresses {
                 let address = SocketAddr::new(*ip, name.port);
                 // Names may share an address, which is one endpoint all the same.
-                let listed = members.iter_mut().find(|m| m.target.address == address);
+                let place = *places.entry(address).or_insert(members.len());
                 let weight = weight(&self.dns, name, told.addresses.len());
-                if let Some(listed) = listed {
+                if let Some(listed) = members.get_mut(place) {
                     listed.weight = listed.weight.saturating_add(weight);
                     listed.priority = listed.priority.min(name.priority);
                     continue;
                 }
                 let fresh = || Arc::new(Endpoint::new(address, self.manner.clone()));
                 members.push(Member {
-                    target: known(address).unwrap_or_else(fresh),
+                    target: known.get(&address).copied().cloned().unwrap_or_else(fresh),
                     weight,
                     priority: name.priority,
                 });

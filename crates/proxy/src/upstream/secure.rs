@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
 use myriad_base::tls::{Anybody, Judge, ServerVerifier};
-use myriad_model::{MeshTls, SealedArc, TRUST_SUBJECT_MAX, UpstreamTls, Version};
+use myriad_model::{MeshTls, SealedArc, UpstreamTls, Version};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     ClientSessionStore, Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor,
@@ -17,8 +17,7 @@ use rustls::client::{
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName,
-    SignatureVerificationAlgorithm, UnixTime,
+    CertificateDer, PrivateKeyDer, ServerName, SignatureVerificationAlgorithm, UnixTime,
 };
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore, crypto};
@@ -28,7 +27,8 @@ use x509_parser::prelude::FromDer;
 
 use super::dial::Credentials;
 use super::sessions::{Sessions, Way, WaySessions};
-use crate::net::chain::{self, InOrder, MESH_SUBJECT_MAX};
+use crate::net::chain::{self, InOrder};
+use crate::net::server_trust::ServerChain;
 use crate::net::wanted_names::{self, WantedNames};
 
 /// The environment's own file of trusted certificates, instead of the system's: the name that
@@ -135,11 +135,7 @@ impl ClientConfigs {
         is_stream: bool,
         (namespace, credentials): (u64, &Credentials),
     ) -> Result<Arc<ClientTls>, UnusableCredentials> {
-        let version = |sealed: &Option<SealedArc>| sealed.as_ref().map(|s| s.version());
-        let (trust, certificate) = (
-            version(&credentials.trust),
-            version(&credentials.certificate),
-        );
+        let (trust, certificate) = credentials.versions();
         let is_own = !tls.subject_alt_names.is_empty() || trust.is_some() || certificate.is_some();
         let settings = Settings {
             namespace: match is_own && tls.mesh == MeshTls::None {
@@ -312,46 +308,25 @@ fn verifier(
     if !tls.verify && !is_mesh {
         return Ok(Arc::new(ServerVerifier::new(Anybody, provider)));
     }
-    let (roots, crls) = match (&tls.trust, &credentials.trust) {
-        (None, _) if !is_mesh => (TRUSTED.clone(), Vec::new()),
-        (_, None) => return Err(UnusableCredentials),
-        (_, Some(sealed)) => read_trust(sealed, is_mesh).ok_or(UnusableCredentials)?,
+    let chain = match (&tls.trust, &credentials.trust) {
+        (None, _) if !is_mesh => ServerChain::new(TRUSTED.clone(), Vec::new()),
+        (_, None) => None,
+        (_, Some(trust)) => trust.chain(),
     };
-    let has_crls = !crls.is_empty();
-    let chain = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
-        .with_crls(crls)
-        .build()
-        .map_err(|_| UnusableCredentials)?;
+    let chain = chain.ok_or(UnusableCredentials)?;
     if tls.subject_alt_names.is_empty() && !is_mesh {
-        return Ok(Arc::new(InOrder(chain)));
+        return Ok(Arc::new(InOrder(chain.verifier)));
     }
     let named = Named {
-        chain,
-        roots,
-        has_crls,
+        chain: chain.verifier,
+        roots: chain.roots,
+        has_crls: chain.has_crls,
         names: WantedNames::new(&tls.subject_alt_names),
         is_mesh,
         trust_domains: credentials.trust_domains.clone().unwrap_or_default(),
         algorithms: provider.signature_verification_algorithms.all,
     };
     Ok(Arc::new(ServerVerifier::new(named, provider)))
-}
-
-fn read_trust(
-    sealed: &SealedArc,
-    is_mesh: bool,
-) -> Option<(
-    Arc<RootCertStore>,
-    Vec<CertificateRevocationListDer<'static>>,
-)> {
-    let trust = sealed.trust()?;
-    let subject_max = match is_mesh {
-        true => MESH_SUBJECT_MAX,
-        false => TRUST_SUBJECT_MAX,
-    };
-    let roots = chain::authorities(&trust.roots, subject_max)?;
-    let crls = trust.crls.iter().map(|der| der.to_vec().into());
-    Some((roots, crls.collect()))
 }
 
 fn shown(sealed: &SealedArc) -> Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {

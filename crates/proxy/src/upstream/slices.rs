@@ -1,7 +1,7 @@
 //! The endpoints of an upstream that lie in several resources. What has been made of a resource is
 //! taken over for as long as that stays, so that one endpoint that changes costs its own resource.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use myriad_model::{Endpoints, LocalityShares, SealedArc, UpstreamOptions};
@@ -103,6 +103,33 @@ impl Slices {
                 slice.members().for_each(|it| targets.release(&it.target));
             }
         }
+    }
+
+    /// The member at an address.
+    pub fn member_at(&self, address: SocketAddr) -> Option<&Member> {
+        let slice = self.up_to(address).last()?;
+        let mut members = slice.members();
+        members.find(|member| member.target.address == address)
+    }
+
+    /// Whether a member has an IP address, at whatever port.
+    pub fn has_ip(&self, ip: IpAddr) -> bool {
+        self.near(ip).any(|member| member.target.address.ip() == ip)
+    }
+
+    /// The members of all slices in which an IP address may be: those that begin at it, and the one
+    /// before, which may reach it.
+    fn near(&self, ip: IpAddr) -> impl Iterator<Item = &Member> {
+        let slices = self.up_to(SocketAddr::new(ip, u16::MAX)).iter().rev();
+        let begin = slices.clone().take_while(|slice| slice.first.ip() == ip);
+        let count = begin.count() + 1;
+        slices.take(count).flat_map(|slice| slice.members())
+    }
+
+    /// The slices that begin at an address or before it.
+    fn up_to(&self, address: SocketAddr) -> &[Arc<Slice>] {
+        let end = self.slices.partition_point(|slice| slice.first <= address);
+        self.slices.get(..end).unwrap_or_default()
     }
 
     fn find(&self, first: SocketAddr) -> Option<&Arc<Slice>> {
@@ -216,3 +243,6 @@ impl<'a> Run<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

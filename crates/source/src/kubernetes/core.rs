@@ -204,9 +204,10 @@ impl Core {
     }
 
     /// An object in a list, or one that was added or modified. It is decoded only if it is new
-    /// or has new content; one that cannot be decoded keeps the effect of its last good content,
-    /// and one that says nothing to anybody counts as absent. Returns whether one that is known
-    /// was written, and nothing of it that is decoded: its status may be another.
+    /// or has new content; one that cannot be decoded keeps the effect of its last good content, or
+    /// is told to be absent where it has none, and one that says nothing to anybody counts as
+    /// absent. Returns whether one that is known was written, and nothing of it that is decoded:
+    /// its status may be another.
     pub(super) fn put(
         &mut self,
         head: ObjectHead,
@@ -256,6 +257,11 @@ impl Core {
             }
             Err(problem) => {
                 self.findings.set(self.scope.kind, &head.id, problem);
+                // Nobody had it, and nobody is to take it for new once it can be read.
+                if former.is_none() {
+                    let key = ObjectKey::from_id(self.scope.kind, head.id.clone());
+                    self.changes.push(Change::Remove(key));
+                }
                 self.known.entry(head.id).or_insert(known);
             }
         }

@@ -17,8 +17,7 @@ mod schedule;
 mod work;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use http::Method;
 use myriad_api::{ObjectKey, ObjectKind};
@@ -26,12 +25,11 @@ use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Counter, Metrics};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::Notify;
 
 pub use self::condition::Condition;
 use self::queue::Queue;
 use self::review::Review;
-use self::work::{StatusWork, work};
+use self::work::{Shared, StatusWork, Waiting, Written, work};
 use super::client::{CallError, Client};
 use super::core::Failure;
 use super::lease::Claim;
@@ -85,38 +83,19 @@ pub struct StatusCounters {
 /// Takes what is to be written. Cheap to clone.
 #[derive(Clone)]
 pub struct Statuses {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
 }
 
 /// Writes what was taken.
 pub struct Writer {
     client: Client,
-    claim: Claim,
     settings: StatusSettings,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    wake: Notify,
-    /// Wakes whoever has to review everything, since something was forgotten.
-    overflow: Notify,
-    counters: StatusCounters,
-    manager: Box<str>,
+    shared: Arc<Shared<State>>,
 }
 
 struct State {
     queue: Queue<Arc<[Address]>>,
     review: Option<Review>,
-}
-
-/// How an attempt ended.
-#[derive(Debug, PartialEq, Eq)]
-enum Written {
-    Changed,
-    Unchanged,
-    /// We do not lead any more.
-    NotOurs,
 }
 
 impl Statuses {
@@ -131,10 +110,9 @@ impl Statuses {
         if let Some(review) = &mut state.review {
             review.note(&ingress, &addresses);
         }
-        if state.queue.push(ingress, addresses) {
-            self.shared.counters.dropped.inc();
-            self.shared.overflow.notify_one();
-        }
+        let has_forgotten = state.queue.push(ingress, addresses);
+        drop(state);
+        self.shared.note_forgotten(has_forgotten);
         self.shared.wake.notify_one();
     }
 
@@ -167,19 +145,13 @@ impl Statuses {
 impl Writer {
     /// A writer that writes from [`Writer::run`] on, and only while `claim` holds.
     pub fn new(client: Client, claim: Claim, settings: StatusSettings) -> (Writer, Statuses) {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                queue: Queue::new(settings.waiting_max),
-                review: None,
-            }),
-            wake: Notify::new(),
-            overflow: Notify::new(),
-            counters: StatusCounters::default(),
-            manager: settings.manager.clone(),
-        });
+        let state = State {
+            queue: Queue::new(settings.waiting_max),
+            review: None,
+        };
+        let shared = Arc::new(Shared::new(state, claim, StatusCounters::default()));
         let writer = Writer {
             client,
-            claim,
             settings,
             shared: shared.clone(),
         };
@@ -195,6 +167,11 @@ impl Writer {
 
 impl StatusWork for Writer {
     type Page = review::Page;
+    type State = State;
+
+    fn shared(&self) -> &Shared<State> {
+        &self.shared
+    }
 
     fn next(&self) -> (usize, Option<review::Page>) {
         let mut state = self.shared.lock();
@@ -205,73 +182,33 @@ impl StatusWork for Writer {
         (waiting, review.map(Review::page))
     }
 
-    fn next_wake(&self) -> Option<Instant> {
-        self.shared.lock().queue.next_wake()
+    async fn read_page(&self, page: review::Page) -> Result<(), Failure> {
+        let manager = &self.settings.manager;
+        let read = review::read(&self.client, &self.shared, manager, page).await;
+        read.inspect_err(|failure| {
+            tracing::warn!(?failure, "the statuses of Ingresses cannot be read");
+        })
     }
 
-    fn wake(&self) -> &Notify {
-        &self.shared.wake
-    }
-
-    async fn read_page(&self, page: review::Page) -> Option<Duration> {
-        if !self.claim.holds(clock::now()) {
-            self.shared.lock().forget();
-            return None;
-        }
-        let failure = review::read(&self.client, &self.shared, page).await.err()?;
-        tracing::warn!(?failure, "the statuses of Ingresses cannot be read");
-        match failure {
-            Failure::Busy { after, .. } => Some(after),
-            _ => Some(Duration::ZERO),
-        }
-    }
-
-    /// Writes what was wished for last in the namespace whose turn it is.
-    async fn write_next(&self) -> Option<Duration> {
-        // Taken after the wait, so that the newest is the newest.
-        let (key, addresses) = self.shared.lock().queue.pop()?;
-        let counters = &self.shared.counters;
-        match self.write(&key, &addresses).await {
-            Ok(Written::Changed) => drop(counters.written.inc()),
-            Ok(Written::Unchanged) => drop(counters.unchanged.inc()),
-            Ok(Written::NotOurs) => self.shared.lock().forget(),
-            Err(CallError::NotFound) => {}
-            Err(error @ (CallError::Forbidden(_) | CallError::Rejected(_))) => {
-                tracing::warn!(object = %key, %error, "the status cannot be written");
-            }
-            // Somebody writes this object time and again, which is nothing to others.
-            Err(CallError::Conflict) => {
-                let now = clock::now();
-                self.shared.lock().queue.rest(key, addresses, now);
-            }
-            Err(error @ (CallError::Lost(_) | CallError::Busy { .. })) => {
-                self.shared.lock().queue.put_back(key, addresses);
-                return Some(error.retry_after());
-            }
-        }
-        None
-    }
-}
-
-impl Writer {
-    async fn write(&self, key: &ObjectKey, wanted: &[Address]) -> Result<Written, CallError> {
+    async fn write(&self, key: &ObjectKey, wanted: &Arc<[Address]>) -> Result<Written, CallError> {
+        let manager = &self.settings.manager;
         let collection = self.client.collection(key.kind, Some(key.namespace()));
         let object = format!("{collection}/{}", path::escape(key.name()));
         for _ in 0..ATTEMPTS_MAX {
-            if !self.claim.holds(clock::now()) {
+            if !self.shared.claim.holds(clock::now()) {
                 return Ok(Written::NotOurs);
             }
             let read = self.client.call(Method::GET, &object, None).await?;
             let current = parse(&read)?;
-            if current.has(wanted) || (wanted.is_empty() && !current.is_of(&self.shared.manager)) {
+            if current.has(wanted) || (wanted.is_empty() && !current.is_of(manager)) {
                 return Ok(Written::Unchanged);
             }
             let patch = patch(key, &current, wanted);
-            let mut target = format!("{object}/status?fieldManager={}", self.shared.manager);
+            let mut target = format!("{object}/status?fieldManager={manager}");
             // What is given up is not taken from somebody else.
             target.push_str(if wanted.is_empty() { "" } else { "&force=true" });
             // Reading took time: ask again, directly before the write.
-            if !self.claim.holds(clock::now()) {
+            if !self.shared.claim.holds(clock::now()) {
                 return Ok(Written::NotOurs);
             }
             let body = Some(("application/apply-patch+yaml", patch));
@@ -287,14 +224,27 @@ impl Writer {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Waiting for State {
+    /// The addresses that the object shall show.
+    type Wish = Arc<[Address]>;
 
-impl State {
-    /// Another one leads.
+    /// The object that was wished for last in the namespace whose turn it is.
+    fn pop(&mut self) -> Option<(ObjectKey, Arc<[Address]>)> {
+        self.queue.pop()
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.queue.next_wake()
+    }
+
+    fn rest(&mut self, key: ObjectKey, addresses: Arc<[Address]>, now: Instant) {
+        self.queue.rest(key, addresses, now);
+    }
+
+    fn put_back(&mut self, key: ObjectKey, addresses: Arc<[Address]>) {
+        self.queue.put_back(key, addresses);
+    }
+
     fn forget(&mut self) {
         self.queue.clear();
         self.review = None;
@@ -400,7 +350,6 @@ struct Shown {
 }
 
 impl Current {
-    /// Whether any part of the status is ours.
     /// Whether a field manager owns any of its status.
     fn is_of(&self, manager: &str) -> bool {
         let mut managed = self.metadata.managed_fields.iter();

@@ -14,6 +14,9 @@ pub(crate) const SIDECAR_RECEIPTS_MAX: usize = 16;
 /// Resyncs without a commit in step between them, after which the session ends.
 const MISMATCHES_MAX: u32 = 3;
 
+/// The most resyncs of one stream of a sidecar in all: each may compare all that there is.
+pub(crate) const RESYNCS_MAX: u32 = 16;
+
 /// The most comparisons of one stream that end before everything was looked at.
 const CUTS_MAX: u32 = 16;
 
@@ -35,6 +38,9 @@ impl ServerSession {
         if root == awaited {
             self.mismatches = 0;
             self.is_cut = false;
+            if self.plan.is_none() && self.goal.is_none() {
+                self.lag.arrive();
+            }
             if self.hold.is_ours() {
                 // What waits here is no part of what was sent.
                 root = self.sent.digest();
@@ -42,7 +48,9 @@ impl ServerSession {
         } else if !self.is_cut {
             self.counters.mismatches.inc();
             self.mismatches += 1;
-            if self.mismatches > MISMATCHES_MAX {
+            self.resyncs += 1;
+            let are_too_many = !self.share.is_gateway() && self.resyncs > RESYNCS_MAX;
+            if self.mismatches > MISMATCHES_MAX || are_too_many {
                 return Err(SessionError::NeverInStep);
             }
             self.walk();

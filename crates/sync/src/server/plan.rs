@@ -8,6 +8,7 @@ use myriad_model::{
 };
 
 use super::order::{STEPS, count_max, is_grouped, step};
+use crate::wire::FRAME_BYTES_MAX;
 
 /// About how many changes of a long difference are held at once, in order to put those of one
 /// group together; some 3 MiB.
@@ -92,6 +93,15 @@ impl Plan {
     /// Whether one commit takes it all.
     pub(super) fn is_short(&self) -> bool {
         matches!(self.rest, Rest::Short(_))
+    }
+
+    /// Whether one frame takes it all.
+    pub(super) fn is_small(&self) -> bool {
+        let Rest::Short(changes) = &self.rest else {
+            return false;
+        };
+        let new = changes.iter().filter_map(|change| change.new.as_ref());
+        new.map(|new| new.bytes_encoded()).sum::<usize>() <= FRAME_BYTES_MAX
     }
 
     /// The snapshot that the plan leads to.

@@ -8,6 +8,8 @@
 //! come back together with nothing cost one walk.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -27,6 +29,11 @@ const STEPS_MAX: usize = 16;
 const STEPS_BYTES_MAX: usize = 4 << 20;
 /// The most bytes that the steps of all views may have, but for the newest.
 pub(crate) const SHELF_BYTES_MAX: usize = 64 << 20;
+/// The most bytes that the steps of one view, and those of all, may have beside a new one of a
+/// sidecar, be they kept or held by streams that have yet to send them: who takes nothing would
+/// hold one of its own. Beyond, it goes a way of its own, on which frames are encoded one by one.
+pub(crate) const VIEW_BYTES_MAX: usize = 96 << 20;
+const LIVE_BYTES_MAX: usize = 256 << 20;
 /// The most courses of one view that go on at once, and the most of their steps that are kept.
 const COURSES_MAX: usize = 4;
 const COURSE_STEPS_MAX: usize = 64;
@@ -40,6 +47,20 @@ pub(crate) const STEP_AGE_MAX: Duration = Duration::from_secs(30);
 pub struct Steps {
     taken: Mutex<Taken>,
     shelf: Arc<Shelf>,
+    live: LiveBytes,
+}
+
+/// How many bytes there are in the frames of steps, whoever has them.
+#[derive(Clone, Default)]
+struct LiveBytes {
+    of_view: Arc<AtomicUsize>,
+    of_all: Arc<AtomicUsize>,
+}
+
+/// Bytes that count for as long as anybody has them.
+struct CountedBytes {
+    bytes: Vec<u8>,
+    live: LiveBytes,
 }
 
 /// The steps that streams of one view took.
@@ -59,7 +80,11 @@ struct Course {
 
 /// The steps that are kept, of all views: bounded by their bytes and by their age together.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<Kept>);
+pub(crate) struct Shelf {
+    kept: Mutex<Kept>,
+    /// See [`LiveBytes::of_all`].
+    live: Arc<AtomicUsize>,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -102,15 +127,20 @@ impl Steps {
     pub(crate) fn on(shelf: Arc<Shelf>) -> Self {
         Steps {
             taken: Mutex::default(),
+            live: LiveBytes {
+                of_view: Arc::default(),
+                of_all: shelf.live.clone(),
+            },
             shelf,
         }
     }
 
-    /// The way from one snapshot to another, whose oldest change was noticed then; who finds a step
-    /// that is there already takes what that one says.
+    /// The way from one snapshot to another, whose oldest change was noticed then, for a gateway or
+    /// for a sidecar; who finds a step that is there already takes what that one says.
     pub(super) fn find(
         &self,
         (from, to): (&Snapshot, &Snapshot),
+        is_gateway: bool,
         noticed_micros: u64,
         now: Instant,
         counters: &ServerCounters,
@@ -123,23 +153,27 @@ impl Steps {
             counters.steps_shared.inc();
             return Way::Shared(step);
         }
+        let is_full = !is_gateway && self.live.is_full();
         let is_over = |course: &Course| now.saturating_duration_since(course.since) > STEP_AGE_MAX;
         taken.courses.retain(|course| !is_over(course));
         let mut courses = taken.courses.iter();
         let known = courses.position(|course| course.is_taken_by(from, to));
+        let known = known.filter(|_| !is_full);
         let mut course = match known.and_then(|at| taken.courses.remove(at)) {
             Some(course) => course,
             None => {
                 let plan = Plan::new(from.clone(), to.clone());
                 counters.nodes_visited.inc_by(plan.nodes_visited());
-                if !plan.is_short() && taken.courses.len() >= COURSES_MAX {
+                let is_crowded = !plan.is_short() && taken.courses.len() >= COURSES_MAX;
+                // Whoever holds no more than a frame holds what any stream does.
+                if is_crowded || (is_full && !plan.is_small()) {
                     return Way::Own(Box::new(plan));
                 }
                 let (at, since) = (from.clone(), now);
                 Course { at, plan, since }
             }
         };
-        let (step, is_last) = course.step(now, (noticed_micros, counters));
+        let (step, is_last) = course.step(now, &self.live, (noticed_micros, counters));
         let step = Arc::new(step);
         counters.steps_made.inc();
         if !is_last {
@@ -191,6 +225,36 @@ impl Steps {
     }
 }
 
+impl LiveBytes {
+    /// Counts bytes until the last who has them lets them go.
+    fn count(&self, bytes: Vec<u8>) -> Bytes {
+        for live in [&self.of_view, &self.of_all] {
+            live.fetch_add(bytes.len(), Relaxed);
+        }
+        let live = self.clone();
+        Bytes::from_owner(CountedBytes { bytes, live })
+    }
+
+    fn is_full(&self) -> bool {
+        let is_over = |live: &AtomicUsize, max| live.load(Relaxed) > max;
+        is_over(&self.of_view, VIEW_BYTES_MAX) || is_over(&self.of_all, LIVE_BYTES_MAX)
+    }
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        for live in [&self.live.of_view, &self.live.of_all] {
+            live.fetch_sub(self.bytes.len(), Relaxed);
+        }
+    }
+}
+
 impl Shelf {
     /// Lets the steps go whose time is over.
     pub(crate) fn sweep(&self, now: Instant) {
@@ -227,7 +291,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many steps are kept, and of how many bytes.
@@ -259,6 +323,7 @@ impl Course {
     fn step(
         &mut self,
         now: Instant,
+        live: &LiveBytes,
         (noticed_micros, counters): (u64, &ServerCounters),
     ) -> (Step, bool) {
         self.since = now;
@@ -281,6 +346,7 @@ impl Course {
                 (from, &self.at),
                 &changes,
                 course,
+                live,
                 (noticed_micros, counters),
             ),
             is_last,
@@ -299,6 +365,7 @@ impl Step {
         (from, to): (Digest, &Snapshot),
         changes: &[Change],
         course: Option<(Snapshot, Snapshot)>,
+        live: &LiveBytes,
         (noticed_micros, counters): (u64, &ServerCounters),
     ) -> Self {
         let mut messages = VecDeque::new();
@@ -318,7 +385,7 @@ impl Step {
             course,
             frames: messages
                 .iter()
-                .map(|it| it.encode_to_vec().into())
+                .map(|it| live.count(it.encode_to_vec()))
                 .collect(),
             resources: added as u64,
             removals: (changes.len() - added) as u64,

@@ -162,13 +162,8 @@ impl Walk {
 
     /// The other end has, as far as is known, nothing below this path.
     fn forget(&mut self, path: &[u8]) {
-        for sealed in self.ours.below(path) {
-            self.shared.apply(&Change {
-                key: sealed.key().clone(),
-                old: Some(sealed.clone()),
-                new: None,
-            });
-        }
+        // At once: whoever says that it has nothing must not cost a change for each resource.
+        self.shared.remove_below(path);
     }
 
     /// The other end has this resource.

@@ -3,12 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use myriad_base::clock::Instant;
 use tokio::sync::oneshot;
 
 /// The most streams of one Pod: the one that it follows, and one by which it looks for another
 /// server. A further one takes the place of the oldest.
 pub(super) const POD_STREAMS_MAX: usize = 2;
+
+/// The most streams that a sidecar may begin at once. Each may be compared with all of its view.
+const POD_BURST: u32 = 16;
+
+/// Then it may begin one in this time.
+const POD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many Pods may be known before those are looked for that began nothing lately.
+const PACES_MIN: usize = 1_024;
 
 /// One in so many streams is kept free for gateways.
 const GATEWAY_PART: usize = 10;
@@ -35,6 +46,15 @@ struct State {
     gateways: Namespaces,
     sidecars: Namespaces,
     next: u64,
+    paces: Paces,
+}
+
+/// The times up to which what Pods may begin is used up, by namespace and Pod.
+#[derive(Default)]
+struct Paces {
+    used_until: BTreeMap<(Arc<str>, Arc<str>), Instant>,
+    /// How many there may be before those are looked for that are over.
+    max: usize,
 }
 
 /// Streams by their namespaces.
@@ -66,10 +86,14 @@ impl Seats {
         }
     }
 
-    /// A seat for one more stream of this owner; none where its namespace has its share.
-    pub(super) fn take(self: &Arc<Self>, owner: Owner) -> Option<Seat> {
+    /// A seat for one more stream of this owner; none where its namespace has its share, or its Pod
+    /// begins too many.
+    pub(super) fn take(self: &Arc<Self>, owner: Owner, now: Instant) -> Option<Seat> {
         let (end, lost) = oneshot::channel();
         let mut state = self.lock();
+        if !state.paces.admit(&owner, now) {
+            return None;
+        }
         state.replace(&owner);
         if !state.has_room(&owner, self.max) && !state.make_room(&owner) {
             return None;
@@ -151,6 +175,28 @@ impl State {
     }
 }
 
+impl Paces {
+    /// Whether a Pod may begin one more stream, which counts then. The operator's own always may;
+    /// those of a namespace whose tokens are bound to no Pod count as one.
+    fn admit(&mut self, owner: &Owner, now: Instant) -> bool {
+        if owner.is_gateway {
+            return true;
+        }
+        if self.used_until.len() >= self.max.max(PACES_MIN) {
+            self.used_until.retain(|_, until| *until > now);
+            self.max = 2 * self.used_until.len();
+        }
+        let pod = (owner.namespace.clone(), owner.pod.clone());
+        let known = self.used_until.get(&pod).copied();
+        let until = known.map_or(now, |until| until.max(now));
+        let may_begin = until.saturating_duration_since(now) <= POD_INTERVAL * (POD_BURST - 1);
+        if may_begin {
+            self.used_until.insert(pod, until + POD_INTERVAL);
+        }
+        may_begin
+    }
+}
+
 impl Namespaces {
     fn insert(&mut self, namespace: Arc<str>, number: u64, taken: Taken) {
         self.all.entry(namespace).or_default().insert(number, taken);
@@ -188,9 +234,10 @@ impl Drop for Seat {
 mod tests {
     use std::sync::Arc;
 
+    use myriad_base::clock;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{Owner, Seat, Seats};
+    use super::{Owner, PACES_MIN, POD_BURST, POD_INTERVAL, Seat, Seats};
 
     fn owner(namespace: &str, pod: &str, is_gateway: bool) -> Owner {
         Owner {
@@ -209,7 +256,11 @@ mod tests {
     #[test]
     fn a_third_stream_of_a_pod_takes_the_place_of_its_first() {
         let seats = Arc::new(Seats::new(100));
-        let take = |pod| seats.take(owner("evil", pod, false)).unwrap();
+        let mut now = clock::now();
+        let mut take = |pod| {
+            now += POD_INTERVAL;
+            seats.take(owner("evil", pod, false), now).unwrap()
+        };
         let mut held: Vec<_> = (0..50).map(|_| take("p0")).collect();
         held.push(take("p1"));
         let is_lost = lost(&mut held);
@@ -225,7 +276,8 @@ mod tests {
     fn a_namespace_with_many_pods_leaves_others_their_share_and_gateways_theirs() {
         let seats = Arc::new(Seats::new(20));
         let take = |namespace, number, is_gateway| {
-            seats.take(owner(namespace, &format!("p{number}"), is_gateway))
+            let owner = owner(namespace, &format!("p{number}"), is_gateway);
+            seats.take(owner, clock::now())
         };
         let mut evil: Vec<_> = (0..40).filter_map(|it| take("evil", it, false)).collect();
         assert_eq!(evil.len(), 18, "two are kept for gateways");
@@ -243,5 +295,29 @@ mod tests {
         assert_eq!((state.sidecars.count, state.gateways.count), (16, 4));
         drop(state);
         drop((evil, victims, gateways));
+    }
+
+    #[test]
+    fn a_pod_that_begins_one_stream_after_the_other_has_to_take_its_time() {
+        let seats = Arc::new(Seats::new(100));
+        let now = clock::now();
+        let begin = |pod: &str, is_gateway, now| {
+            let seat = seats.take(owner("evil", pod, is_gateway), now);
+            seat.is_some()
+        };
+        for pod in ["p0", ""] {
+            let begun = (0..100).filter(|_| begin(pod, false, now)).count();
+            assert_eq!(u32::try_from(begun), Ok(POD_BURST), "{pod}");
+        }
+        assert!(begin("p1", false, now), "another Pod");
+        assert!((0..100).all(|_| begin("p0", true, now)), "a gateway");
+        let mut later = now + POD_INTERVAL;
+        assert!(begin("p0", false, later) && !begin("p0", false, later));
+        for number in 0..10 * PACES_MIN {
+            later += POD_INTERVAL;
+            assert!(begin(&format!("n{number}"), false, later));
+        }
+        let known = seats.lock().paces.used_until.len();
+        assert!(known <= PACES_MIN, "{known} Pods are known");
     }
 }

@@ -40,6 +40,11 @@ use crate::wire::{FromProxy, SessionError};
 /// The most connections of proxies that wait for their turn to prove who they are.
 pub const WAITING_MAX: usize = 4_096;
 
+/// The most bytes of a stream, and of a connection, that wait to be read. A proxy says little, and
+/// one whose stream is not read meanwhile must not leave much here.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+
 /// Why a token is not accepted, for the log of the server. The proxy is told nothing but that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -223,6 +228,8 @@ impl Server {
         tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(TIMEOUT))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .max_concurrent_streams(4)
             .http2_max_header_list_size(32 << 10)
             .serve_with_incoming_shutdown(
@@ -243,7 +250,7 @@ impl Streams {
     ) -> Result<Outgoing, Status> {
         let identity = self.identify(&request).await?;
         let owner = identity.owner.clone();
-        let Some(seat) = self.seats.take(owner.clone()) else {
+        let Some(seat) = self.seats.take(owner.clone(), clock::now()) else {
             self.counters.refused.inc();
             return Err(Status::resource_exhausted("too many streams"));
         };
@@ -386,12 +393,8 @@ impl Running {
                 self.session.signed(outcome);
             }
             self.demands.hand_on(&mut self.session, clock::now());
-            while let Some(frame) = self.session.poll(clock::now()) {
-                match timeout(self.streams.answer_timeout, self.outgoing.send(Ok(frame))).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) => return None,
-                    Err(_) => return Some(self.overdue()),
-                }
+            if let Err(end) = self.send().await {
+                return end;
             }
             self.tell_held(self.session.loss());
             let greeting = (!self.is_greeted).then_some(self.greeting_due);
@@ -429,13 +432,36 @@ impl Running {
                     if !self.is_greeted {
                         return Some(SessionError::Unexpected("silence"));
                     }
-                    if self.session.is_overdue(clock::now()) {
-                        return Some(self.overdue());
-                    }
                     // What has moved no more than the position has woken nobody.
                     self.session.update(self.view.newest());
                 }
             }
+        }
+    }
+
+    /// Sends what there is to send.
+    ///
+    /// # Errors
+    /// The stream is over: the proxy is gone, or errs.
+    async fn send(&mut self) -> Result<(), Option<SessionError>> {
+        while let Some(frame) = self.session.poll(clock::now()) {
+            match timeout(self.streams.answer_timeout, self.outgoing.send(Ok(frame))).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(None),
+                Err(_) => return Err(Some(self.overdue())),
+            }
+            // Whoever takes frames slowly falls behind meanwhile, and nothing else tells of that.
+            self.session.update(self.view.newest());
+            self.judge()?;
+        }
+        self.judge()
+    }
+
+    /// Whether the stream may go on.
+    fn judge(&self) -> Result<(), Option<SessionError>> {
+        match self.session.is_overdue(clock::now()) {
+            true => Err(Some(self.overdue())),
+            false => Ok(()),
         }
     }
 

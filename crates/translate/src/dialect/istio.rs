@@ -69,7 +69,7 @@ pub(crate) use host::{
 pub(crate) use scene::{HostScene, Site};
 pub(crate) use service_claim::claim_of_service;
 
-use crate::engine::{Dialect, Output, Reader, Unit};
+use crate::engine::{Dialect, Output, Reader, Unit, namespace_of};
 use crate::resolve::losers::unclaimable;
 use crate::resolve::names::{self, ServerHost};
 use crate::resolve::{ISSUER, destination_rule, entry_owner, no_issuer, notes, service_entry};
@@ -183,6 +183,21 @@ pub(crate) fn translate_service(reader: &mut Reader<'_>, unit: &Unit) -> Output 
     output
 }
 
+/// Whether a VirtualService has a host by Gateways of tenants alone, of those that let it in, where
+/// it is noted since when: who writes Gateways beside their workload is the operator, and may edit
+/// them at will.
+fn is_let_in(
+    reader: &mut Reader<'_>,
+    gateways: &[Arc<str>],
+    lets_in: impl Fn(&mut Reader<'_>, &Arc<str>) -> bool,
+) -> bool {
+    if !reader.settings().late_claims {
+        return false;
+    }
+    let is_operators = |id: &Arc<str>| reader.view().is_of(namespace_of(id)) && lets_in(reader, id);
+    !gateways.iter().any(is_operators)
+}
+
 /// Adds the hosts that a VirtualService claims by Gateways, and what is wrong with the others.
 fn claim_hosts(
     reader: &mut Reader<'_>,
@@ -210,6 +225,10 @@ fn claim_hosts(
         }
         let is_covered = |gateway: &Arc<str>| host::is_covered(reader, gateway, &host, own);
         if gateways.iter().any(is_covered) {
+            let is_let_in = is_let_in(reader, gateways, |reader, gateway| {
+                host::is_covered(reader, gateway, &host, own)
+            });
+            output.let_in.extend(is_let_in.then(|| host.clone()));
             output.needs.push(Unit::host_of(host));
         } else if !gateways.is_empty() && matches!(host.pattern(), Pattern::Exact(_)) {
             // A wildcard still takes the hosts below it that a server names.
@@ -219,11 +238,15 @@ fn claim_hosts(
     // A name of a rule for TLS is claimed like any host, where its handshakes are handed on.
     let known = reader.names_of(service);
     for host in known.claimed() {
-        let mut gateways = gateways.iter();
-        if !gateways.any(|gateway| !host::passing(reader, gateway, host, own).is_empty()) {
+        let is_passed = |gateway: &Arc<str>| !host::passing(reader, gateway, host, own).is_empty();
+        if !gateways.iter().any(is_passed) {
             continue;
         }
         if may_claim(reader, key, host) {
+            let is_let_in = is_let_in(reader, gateways, |reader, gateway| {
+                !host::passing(reader, gateway, host, own).is_empty()
+            });
+            output.let_in.extend(is_let_in.then(|| host.clone()));
             output.needs.push(Unit::host_of(host.clone()));
         } else {
             let field = known.field_of(host).unwrap_or_default();

@@ -8,6 +8,8 @@ use myriad_api::ObjectKey;
 use myriad_model::{Delta, Host};
 
 use super::Work;
+use super::claimed::Claimed;
+use super::ports::PortClaim;
 use super::reader::Open;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::unit::{Unit, UnitId};
@@ -44,10 +46,15 @@ pub(super) struct Run {
     pub left_out: BTreeSet<ObjectKey>,
     /// Objects that claim hosts and were not there before, or only as others of their names.
     pub newcomers: BTreeSet<ObjectKey>,
+    /// The claims that objects make otherwise by an edit, until it is seen where that is.
+    pub moved: BTreeMap<ObjectKey, BTreeSet<Claimed>>,
     /// The needs of claimants that differ from those before.
     pub needs: NeedsMoved,
     /// The claims to hosts that others let in, as they were before, by their seats.
     pub entered: BTreeMap<u64, EnteredBefore>,
+    /// The claims that had numbers of TCP, or of UDP, at gateways before objects came to them or
+    /// left them.
+    pub port_owners: BTreeMap<(Slot, u16, bool), Option<PortClaim>>,
     /// The namespaces that claimed a host before, two of them at most, as far as it was asked.
     pub claiming: BTreeMap<Host, Vec<Box<str>>>,
     /// The counts of work so far.

@@ -13,6 +13,8 @@ use super::ports::PortSpeech;
 pub enum Claimed {
     /// A host; of a ServiceEntry a name.
     Host(Host),
+    /// A host that a route enters by what objects of a namespace let in.
+    Entered(Host, Arc<str>),
     /// A number that gateways listen on, and what is spoken there.
     Port(u16, PortSpeech),
     /// Plain connections at a port of a Gateway, by its `namespace/name`; 0 for those at any.
@@ -23,17 +25,25 @@ impl Claimed {
     /// Plain connections at a port of a Gateway; none where no Gateway can have the name, which is
     /// written down with others.
     pub(crate) fn stream(gateway: &Arc<str>, port: u16) -> Option<Self> {
-        let is_of_name = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
-        };
-        let is_name = |part: &str| !part.is_empty() && part.bytes().all(is_of_name);
         let (namespace, name) = gateway.split_once('/')?;
         let is_there = is_name(namespace) && is_name(name);
         is_there.then(|| Claimed::Stream(gateway.clone(), port))
     }
 
+    /// Whether it is among claims that an object makes, which does not say who lets it in.
+    pub(super) fn is_among(&self, made: &BTreeSet<Claimed>) -> bool {
+        match self {
+            Claimed::Entered(host, _) => made.contains(&Claimed::Host(host.clone())),
+            claimed => made.contains(claimed),
+        }
+    }
+
     /// Reads what was written of one.
     pub fn parse(text: &str) -> Option<Self> {
+        if let Some((host, by)) = text.split_once('@') {
+            let host = Host::of_name(host).ok().filter(|_| is_name(by))?;
+            return Some(Claimed::Entered(host, by.into()));
+        }
         if text.contains('/') {
             let (gateway, port) = text.rsplit_once(':')?;
             return Claimed::stream(&gateway.into(), port.parse().ok()?);
@@ -47,11 +57,21 @@ impl Claimed {
     }
 }
 
-/// `shop.example`, `tcp:5432` or `shop/edge:5432`, without blanks and equals signs.
+/// Whether an object can have a name.
+fn is_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
+    };
+    !text.is_empty() && text.bytes().all(is_of_name)
+}
+
+/// `shop.example`, `shop.example@infra`, `tcp:5432` or `shop/edge:5432`, without blanks and equals
+/// signs.
 impl fmt::Display for Claimed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Claimed::Host(host) => write!(f, "{host}"),
+            Claimed::Entered(host, by) => write!(f, "{host}@{by}"),
             Claimed::Port(number, speech) => write!(f, "{}:{number}", speech.word()),
             Claimed::Stream(gateway, port) => write!(f, "{gateway}:{port}"),
         }
@@ -127,6 +147,8 @@ mod tests {
             "*",
             "[2001:db8::1]",
             "10.0.0.1",
+            "a.example@infra",
+            "*.example@shop-2",
             "http:9000",
             "tls:9000",
             "tcp:5432",
@@ -147,9 +169,27 @@ mod tests {
             "shop/edge:x",
             "/edge:1",
             "a b:1",
+            "a.example@",
+            "a.example@a/b",
+            "@infra",
         ];
         for text in wrong {
             assert_eq!(Claimed::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_entered_is_made_with_the_host() {
+        let of = |text| Claimed::parse(text).expect(text);
+        let made = [of("a.example"), of("tcp:1")].into();
+        for (text, is) in [
+            ("a.example", true),
+            ("a.example@infra", true),
+            ("b.example@infra", false),
+            ("tcp:1", true),
+            ("tcp:2", false),
+        ] {
+            assert_eq!(of(text).is_among(&made), is, "{text}");
         }
     }
 

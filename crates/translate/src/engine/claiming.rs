@@ -1,6 +1,6 @@
 //! Claims of objects as they come in: which are younger than the object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use myriad_api::{Meta, Object, ObjectKey};
 use myriad_model::Host;
@@ -10,7 +10,7 @@ use super::allowance::Beyond;
 use super::batch::Run;
 use super::claimed::{Claimed, NewlyClaimed};
 use super::late::{ClaimsChange, LateClaims};
-use super::ports::PortSpeech;
+use super::ports::{PortKey, PortSpeech};
 use super::rules::{Scene, Touched};
 use super::unit::{Unit, UnitId, UnitKind, namespace_of};
 use super::units::Record;
@@ -87,7 +87,7 @@ impl Engine {
         };
         for (claimed, at) in left {
             // What is made here is left here when that is seen, or is compared with the first list.
-            if !self.is_started || !made.contains(&claimed) {
+            if !self.is_started || !claimed.is_among(&made) {
                 self.late.leave(&key, created, (claimed, at));
             }
         }
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// The claims that an object makes which is there, as far as that is known of it.
-    fn made(&self, key: &ObjectKey) -> BTreeSet<Claimed> {
+    pub(super) fn made(&self, key: &ObjectKey) -> BTreeSet<Claimed> {
         let beyond = self.allowances.beyond(key).and_then(Beyond::object);
         let stored = || self.objects.get(&self.hasher, key.kind, key.id());
         let object = beyond.or_else(stored);
@@ -137,8 +137,13 @@ impl Engine {
         }
         let Some(new) = new else {
             self.late.forget(key);
+            run.moved.remove(key);
+            if old.is_none() {
+                self.late.note_unread(key);
+            }
             return;
         };
+        let was_unread = self.late.take_unread(key);
         let created = new.meta().created;
         if created != Meta::UNKNOWN_AGE {
             self.late.newest = self.late.newest.max(created);
@@ -160,6 +165,9 @@ impl Engine {
                     false => drop(self.late.found.insert(key.clone(), made)),
                 }
             }
+            if was_unread {
+                self.note_awake(new, run);
+            }
             return;
         };
         if old == new {
@@ -169,6 +177,8 @@ impl Engine {
         if !claimed.changed.is_empty() {
             let late = self.came_late(key, &claimed);
             self.note_late(key, created, late, run);
+            let moved = run.moved.entry(key.clone()).or_default();
+            moved.extend(claimed.changed);
         }
         self.late.retain(key, &claimed.all, self.now);
     }
@@ -198,12 +208,15 @@ impl Engine {
             let is_held = !claimed.owned_none && held.has(it, is_named);
             // Another one saw it come before this engine did.
             let is_told = !is_named && entry.is_some_and(|entry| entry.claims.contains_key(*it));
-            !is_held && !is_told
+            // What a late claim left in this very batch it makes again since now.
+            let is_back = entry.is_some_and(|entry| !entry.left_with(it).is_empty());
+            is_back || !is_held && !is_told
         });
         late.map(|it| (it.clone(), time)).collect()
     }
 
-    /// The claims that an object made with effect when its unit ran last.
+    /// The claims that an object made with effect when its unit ran last. What it had at some
+    /// proxies, and has at others by an edit, is noted once it is known at which.
     fn held(&self, key: &ObjectKey) -> Held {
         let unit = (self.rules.claimant)(key);
         let id = unit.and_then(|unit| self.units.find(&self.hasher, &unit));
@@ -213,15 +226,27 @@ impl Engine {
         let records = needs.iter().filter_map(|need| self.units.get(*need));
         for unit in records.map(Record::unit) {
             held.hosts.extend(unit.host().cloned());
-            let number = unit.port().map(|port| (port.number, port.is_udp));
-            held.numbers.extend(number);
+            held.numbers.extend(unit.port().map(number_of));
+        }
+        if !held.numbers.is_empty() {
+            let shared = self.shared_numbers(key);
+            held.numbers.retain(|it| shared.contains(it));
         }
         held
     }
 
-    /// Notes, of an object that comes back from beyond what its namespace may hold, what others had
-    /// meanwhile: who has something keeps it, however old a claim is that had no effect. It is
-    /// asked of the state before the batch, or not at all, so that the order in it does not matter.
+    /// The numbers that an object claims at gateways which others share. At proxies of its own
+    /// nobody else claims any.
+    fn shared_numbers(&self, key: &ObjectKey) -> BTreeSet<(u16, bool)> {
+        let gateways = self.views.gateways();
+        let claims = gateways.filter_map(|standing| standing.ports.of(key));
+        claims.flat_map(BTreeMap::keys).map(number_of).collect()
+    }
+
+    /// Notes, of an object that comes back from beyond what its namespace may hold, or could not be
+    /// read before, what others had meanwhile: who has something keeps it, however old a claim is
+    /// that had no effect. It is asked of the state before the batch, or not at all, so that the
+    /// order in it does not matter.
     pub(super) fn note_awake(&mut self, object: &Object, run: &mut Run) {
         let key = object.key();
         if !self.is_started || !self.concerns_claims(key) {
@@ -283,7 +308,7 @@ impl Engine {
         let mut is_whole = kind.claim_seat.is_some();
         for claimed in noted {
             match claimed {
-                Claimed::Host(host) => {
+                Claimed::Host(host) | Claimed::Entered(host, _) => {
                     if kind.claim_seat.is_none() {
                         self.mark_host(&host, run);
                     }
@@ -439,7 +464,7 @@ impl Engine {
             return;
         };
         let (created, time) = (entry.created, self.late_time());
-        let back = entry.left.keys().filter(|claimed| made.contains(*claimed));
+        let back = entry.left.keys().filter(|claimed| claimed.is_among(made));
         let back: Vec<(Claimed, i64)> = back.map(|claimed| (claimed.clone(), time)).collect();
         self.note_late(key, created, back, run);
         self.late.retain(key, made, self.now);
@@ -462,6 +487,11 @@ impl Engine {
     }
 }
 
+/// A number of TCP, or of UDP.
+fn number_of(port: &PortKey) -> (u16, bool) {
+    (port.number, port.is_udp)
+}
+
 impl Held {
     /// Whether a claim had an effect that the version before made, or not. What is spoken at a port
     /// tells claims to it apart, and no unit needs what is for plain connections.
@@ -472,7 +502,7 @@ impl Held {
                 let number = (*number, *speech == PortSpeech::Udp);
                 is_named && self.numbers.contains(&number)
             }
-            Claimed::Stream(..) => false,
+            Claimed::Entered(..) | Claimed::Stream(..) => false,
         }
     }
 }

@@ -38,6 +38,7 @@ pub(super) fn put_together(outputs: Vec<(Stamp, Output)>) -> Drawn {
         drawn.output.rivals.extend(output.rivals);
         drawn.output.statuses.extend(output.statuses);
         drawn.output.stakes.extend(output.stakes);
+        drawn.output.let_in.extend(output.let_in);
         let deadlines = [drawn.output.deadline, output.deadline];
         drawn.output.deadline = deadlines.into_iter().flatten().min();
         for (name, resource) in output.resources {

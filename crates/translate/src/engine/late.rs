@@ -20,6 +20,9 @@ pub(super) const LEFT_SECONDS_MAX: i64 = 600;
 /// The most that is remembered of what objects of a namespace left; what was left first goes first.
 pub(super) const LEFT_MAX: usize = 1_024;
 
+/// The most objects of a namespace that could not be read which are told apart.
+const UNREAD_MAX: usize = 1_024;
+
 /// The claims that one object came to after its creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateClaims {
@@ -60,6 +63,9 @@ pub struct Late {
     pub found: BTreeMap<ObjectKey, BTreeSet<Claimed>>,
     /// The newest creation of an object that makes claims, by the clock of the API server.
     pub newest: i64,
+    /// Objects that are there, as far as is known, and could not be read so far, by namespace; none
+    /// for whatever a namespace has, of which there are too many.
+    unread: BTreeMap<Box<str>, Option<BTreeSet<ObjectKey>>>,
     /// Objects of which other things are noted than was told.
     untold: BTreeSet<ObjectKey>,
     /// Namespaces beyond the bound of which that was not told yet.
@@ -94,6 +100,24 @@ impl LateEntry {
     fn is_empty(&self) -> bool {
         self.claims.is_empty() && self.left.is_empty()
     }
+
+    /// The claims that were left and that a claim makes again: the same, and of a host those to
+    /// enter it.
+    pub fn left_with(&self, claimed: &Claimed) -> Vec<Claimed> {
+        let same = self.left.get_key_value(claimed).map(|(same, _)| same);
+        let entered = match claimed {
+            Claimed::Host(host) => Some(Claimed::Entered(host.clone(), "".into())),
+            _ => None,
+        };
+        let entered = entered.into_iter().flat_map(|first| {
+            let rest = self.left.range(first..).map(|(left, _)| left);
+            rest.take_while(move |left| match (left, claimed) {
+                (Claimed::Entered(left, _), Claimed::Host(host)) => left == host,
+                _ => false,
+            })
+        });
+        same.into_iter().chain(entered).cloned().collect()
+    }
 }
 
 impl Late {
@@ -109,6 +133,7 @@ impl Late {
             left_until: i64::MAX,
             found: BTreeMap::new(),
             newest: 0,
+            unread: BTreeMap::new(),
             untold: BTreeSet::new(),
             untold_beyond: BTreeSet::new(),
         }
@@ -219,8 +244,9 @@ impl Late {
         let mut added = 0;
         let mut back = Vec::new();
         for (claimed, since) in claims {
-            if let Some(at) = entry.left.remove(&claimed) {
-                back.push((at, key.clone(), claimed.clone()));
+            for claimed in entry.left_with(&claimed) {
+                let at = entry.left.remove(&claimed);
+                back.extend(at.map(|at| (at, key.clone(), claimed)));
             }
             added += u64::from(entry.claims.insert(claimed, since).is_none());
         }
@@ -245,7 +271,7 @@ impl Late {
             return;
         };
         let noted = entry.claims.keys();
-        let gone: Vec<Claimed> = noted.filter(|it| !all.contains(*it)).cloned().collect();
+        let gone: Vec<Claimed> = noted.filter(|it| !it.is_among(all)).cloned().collect();
         let created = entry.created;
         for claimed in gone {
             self.leave(key, created, (claimed, now));
@@ -325,6 +351,39 @@ impl Late {
         self.count_off(key.namespace(), entry.claims.len());
     }
 
+    /// Notes that an object which nobody knows cannot be read, or if that is noted, that it is
+    /// gone.
+    pub fn note_unread(&mut self, key: &ObjectKey) {
+        let noted = self.unread.entry(key.namespace().into());
+        let noted = noted.or_insert_with(|| Some(BTreeSet::new()));
+        let Some(keys) = noted else {
+            return;
+        };
+        if !keys.remove(key) {
+            keys.insert(key.clone());
+        }
+        match keys.len() {
+            0 => drop(self.unread.remove(key.namespace())),
+            1..=UNREAD_MAX => {}
+            _ => *noted = None,
+        }
+    }
+
+    /// Whether an object that is known now could not be read before.
+    pub fn take_unread(&mut self, key: &ObjectKey) -> bool {
+        let Some(noted) = self.unread.get_mut(key.namespace()) else {
+            return false;
+        };
+        let Some(keys) = noted else {
+            return true;
+        };
+        let was_unread = keys.remove(key);
+        if keys.is_empty() {
+            self.unread.remove(key.namespace());
+        }
+        was_unread
+    }
+
     fn count_off(&mut self, namespace: &str, removed: usize) {
         if let Some(count) = self.counts.get_mut(namespace) {
             *count = count.saturating_sub(removed as u64);
@@ -362,7 +421,7 @@ mod tests {
     use myriad_api::{ObjectKey, ObjectKind};
     use myriad_model::Host;
 
-    use super::{Claimed, LEFT_MAX, LEFT_SECONDS_MAX, Late};
+    use super::{Claimed, LEFT_MAX, LEFT_SECONDS_MAX, Late, UNREAD_MAX};
 
     fn key() -> ObjectKey {
         ObjectKey::new(ObjectKind::Ingress, "shop", "web")
@@ -405,6 +464,48 @@ mod tests {
         assert_eq!(late.len(), 1);
         late.forget(&key());
         assert!(late.objects.is_empty() && late.counts.is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_known_until_it_can_be_or_is_gone() {
+        let of = |number: usize| {
+            let name = format!("web{number}");
+            ObjectKey::new(ObjectKind::Ingress, "shop", &name)
+        };
+        let mut late = Late::new(true, 10);
+        late.note_unread(&of(0));
+        assert!(!late.take_unread(&of(1)) && late.take_unread(&of(0)));
+        assert!(!late.take_unread(&of(0)) && late.unread.is_empty());
+        late.note_unread(&of(0));
+        late.note_unread(&of(0));
+        assert!(!late.take_unread(&of(0)) && late.unread.is_empty());
+        for number in 0..=UNREAD_MAX {
+            late.note_unread(&of(number));
+        }
+        // All of them, as nobody knows which.
+        assert_eq!(late.unread["shop"], None);
+        assert!(late.take_unread(&of(UNREAD_MAX + 7)) && late.take_unread(&of(0)));
+        let other = ObjectKey::new(ObjectKind::Ingress, "blog", "web0");
+        assert!(!late.take_unread(&other));
+    }
+
+    #[test]
+    fn what_was_entered_goes_and_comes_back_with_its_host() {
+        let of = |text| Claimed::parse(text).expect(text);
+        let mut late = Late::new(true, 10);
+        let entered = ["h0.test@evil", "h0.test@infra", "h1.test@evil"];
+        let claims = entered.map(|text| (of(text), 100));
+        late.insert(&key(), 7, claims.into());
+        // The object says which hosts it names, and not who lets it in.
+        late.retain(&key(), &[host(0)].into(), 200);
+        assert_eq!((late.len(), left(&late)), (2, 1));
+        assert_eq!(late.since(&key(), 7, &of("h0.test@evil")), Some(100));
+        assert_eq!(late.since(&key(), 7, &host(0)), None);
+        late.retain(&key(), &BTreeSet::new(), 200);
+        assert_eq!((late.len(), left(&late)), (0, 3));
+        late.insert(&key(), 7, vec![(host(0), 300)]);
+        assert_eq!((late.len(), left(&late)), (1, 1));
+        assert_eq!(late.left["shop"].len(), 1);
     }
 
     #[test]

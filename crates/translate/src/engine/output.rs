@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use myriad_api::Finding;
 use myriad_api::gateway::status::Status;
-use myriad_model::{Draft, Name, Origin, Resource, divide};
+use myriad_model::{Draft, Host, Name, Origin, Resource, divide};
 
 use super::issuing::StatedIssuer;
 use super::ports::{PortClaim, PortKey};
@@ -25,6 +25,8 @@ pub struct Output {
     pub routes: Drafts,
     /// The units that these resources refer to; they exist as long as somebody needs them.
     pub needs: Vec<Unit>,
+    /// The hosts among them that an object has by others than the operator, where claims are noted.
+    pub let_in: Vec<Host>,
     /// Findings for people.
     pub findings: Vec<Finding>,
     /// Wishes for the process.

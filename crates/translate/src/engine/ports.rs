@@ -290,6 +290,12 @@ impl Ports {
         self.numbers.get(&(number, is_udp))?.owner()
     }
 
+    /// The claims to a number of TCP, or of UDP, at whatever address, the oldest first.
+    pub fn claims(&self, number: u16, is_udp: bool) -> impl Iterator<Item = &PortClaim> {
+        let claims = self.numbers.get(&(number, is_udp)).into_iter();
+        claims.flat_map(|claims| claims.all.iter().map(|(_, claim, _)| claim))
+    }
+
     /// The claims of an object.
     pub fn of(&self, key: &ObjectKey) -> Option<&BTreeMap<PortKey, PortClaim>> {
         self.by_object.get(key)

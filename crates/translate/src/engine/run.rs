@@ -8,6 +8,7 @@ use myriad_api::{self as api, Object, ObjectKey, ObjectKind};
 use super::Engine;
 use super::batch::Run;
 use super::drawn::{self, Drawn};
+use super::late::Late;
 use super::output::Output;
 use super::ports::{PortClaim, PortKey};
 use super::postponed::WOKEN_MAX;
@@ -144,8 +145,19 @@ impl Engine {
         let Some(key) = key else {
             return;
         };
-        let mut claims = claims.clone();
-        self.late.age(&mut claims);
+        let aged = |late: &Late| {
+            let mut claims = claims.clone();
+            late.age(&mut claims);
+            claims
+        };
+        if self.late.is_kept() {
+            let known = aged(&self.late);
+            for slot in slots.iter() {
+                self.note_ports(&key, slot, &known, run);
+            }
+        }
+        // Some of them may be late since.
+        let claims = aged(&self.late);
         let mut facts = Vec::new();
         for slot in slots.iter() {
             if let Some(standing) = self.views.get_mut(slot) {

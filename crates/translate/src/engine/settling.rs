@@ -49,6 +49,10 @@ impl Engine {
     ) {
         self.units.set_facts(id, facts);
         self.units.set_deadline(id, output.deadline);
+        if let Some(drawn) = &drawn {
+            self.note_elsewhere(id, (&output.needs, &drawn.needs), run);
+        }
+        self.note_let_in(id, (&output.needs, &output.let_in), run);
         self.note_woken(id, &output, run);
         self.state(id, &mut output);
         self.settle_stakes(id, std::mem::take(&mut output.stakes), run);

@@ -76,6 +76,12 @@ pub struct UnitKind {
     pub claim_seat: Option<fn(&FactHasher, &Host) -> u64>,
     /// The seat of the claims to a host that others let in, where an object has hosts so.
     pub entered_seat: Option<fn(&FactHasher, &Host) -> u64>,
+    /// The seat of the claims to a host by objects that name it, where others may keep an object
+    /// from it.
+    pub named_seat: Option<fn(&FactHasher, &Host) -> u64>,
+    /// Whether it needs the hosts that its object names as far as others let it in, and no claim to
+    /// a seat says so.
+    pub is_let_in: bool,
     /// Whether it may run after the batch that marked it, where that takes too long: nothing that
     /// ran needs what it makes, but for what it made before.
     pub may_wait: bool,
@@ -188,6 +194,8 @@ impl UnitKind {
             claim_fact: None,
             claim_seat: None,
             entered_seat: None,
+            named_seat: None,
+            is_let_in: false,
             may_wait: false,
             in_turns: false,
             parts_alone: false,

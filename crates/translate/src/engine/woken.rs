@@ -1,15 +1,22 @@
-//! Hosts to which objects come without an edit of their own, since others let them: routes by an
-//! edit of a Gateway, or since whoever kept them out is gone.
+//! Hosts and ports to which objects come without an edit of their own, since others let them:
+//! routes and VirtualServices by an edit of a Gateway, listeners by that of the Gateway of their
+//! ListenerSet, or either since whoever kept them out is gone.
 //!
 //! A host stays with the namespace that has it. A namespace that comes to a disputed host in this
 //! way has it no earlier than it did before the batch, or else from now on, which is noted as a
-//! late claim of the object that woke. A claim that was lost a short while ago counts as had, so
-//! that nobody loses a host for good by a Gateway that was edited by mistake, or by a class that is
-//! made anew. All of it is known of objects that were there before; objects of a first list, and
-//! new ones, are as old as they say.
+//! late claim of the object that woke: of a route for that namespace alone, as it may have the host
+//! by Gateways of others for longer. A claim that was lost a short while ago counts as had, so that
+//! nobody loses a host for good by a Gateway that was edited by mistake, or by a class that is made
+//! anew. All of it is known of objects that were there before; objects of a first list, and new
+//! ones, are as old as they say.
+//!
+//! Where there are several gateways, an object that an edit leads to others than before has since
+//! the edit what namespaces have there that claim it at none where the object stays.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use myriad_api::ObjectKey;
 use myriad_model::Host;
 
 use super::Engine;
@@ -17,7 +24,9 @@ use super::batch::{EnteredBefore, Had, NeedsMoved, Run};
 use super::claimed::Claimed;
 use super::late::{LEFT_MAX, LEFT_SECONDS_MAX};
 use super::output::Output;
+use super::ports::{PortClaim, PortFact, PortKey, PortSpeech};
 use super::stakes::{Stake, StakeClaim, Stakes};
+use super::stamp::{Slot, Stamp};
 use super::unit::{Unit, UnitId, namespace_of};
 use super::units::Record;
 
@@ -128,12 +137,162 @@ fn oldest<'a>(claims: impl Iterator<Item = &'a StakeClaim>) -> Had {
 }
 
 impl Engine {
+    /// Notes the hosts and ports that an edited object has at gateways where it did not have them,
+    /// though it had them at others: there it has them from now on. It is asked before what the
+    /// unit needs is kept, for each need with the views that it is for.
+    pub(super) fn note_elsewhere(
+        &mut self,
+        id: UnitId,
+        (needs, views): (&[Unit], &[Stamp]),
+        run: &mut Run,
+    ) {
+        if run.moved.is_empty() {
+            return;
+        }
+        let unit = self.units.get(id).map(Record::unit);
+        let unit = unit.filter(|unit| unit.kind().claim_fact.is_some());
+        let Some(key) = unit.and_then(Unit::object_key) else {
+            return;
+        };
+        let Some(moved) = run.moved.remove(&key) else {
+            return;
+        };
+        let gateways = self.views.of_gateways();
+        let mut late = Vec::new();
+        for (need, views) in needs.iter().zip(views) {
+            let claims = claims_of(need, &moved);
+            let known = self.units.find(&self.hasher, need);
+            let Some(known) = known.filter(|_| !claims.is_empty()) else {
+                continue;
+            };
+            let had = self.units.need(id, known).common(gateways);
+            let (gained, kept) = (views.minus(&had).common(gateways), views.common(&had));
+            // To gateways that are new nobody was led before.
+            let gained = gained.iter().filter(|slot| !run.came.contains(slot));
+            let gained: Stamp = gained.collect();
+            if self.is_had_elsewhere((need, known), key.namespace(), (&gained, &kept), run) {
+                let time = self.late_time();
+                late.extend(claims.into_iter().map(|claimed| (claimed, time)));
+            }
+        }
+        if let Some(created) = self.created(&key) {
+            self.note_late(&key, created, late, run);
+        }
+    }
+
+    /// Whether another namespace claims a host or a port at gateways to which an object comes, and
+    /// claims it at none that the object keeps: where it does both, who of them was first is
+    /// settled, and nobody shall lose anything by coming to a further gateway.
+    fn is_had_elsewhere(
+        &self,
+        need: (&Unit, UnitId),
+        own: &str,
+        (gained, kept): (&Stamp, &Stamp),
+        run: &Run,
+    ) -> bool {
+        if gained.is_empty() {
+            return false;
+        }
+        let others = |views: &Stamp| self.others_at(need, own, views, run);
+        let (there, here) = (others(gained), others(kept));
+        // What is below a wildcard is of whoever claims it.
+        let is_wildcard = need.0.host().and_then(self.rules.suffix_of).is_some();
+        (is_wildcard && here.is_empty()) || !there.is_subset(&here)
+    }
+
+    /// The other namespaces that claim a host or a port at some gateways.
+    fn others_at(
+        &self,
+        (need, id): (&Unit, UnitId),
+        own: &str,
+        views: &Stamp,
+        run: &Run,
+    ) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        if let Some(port) = need.port() {
+            let standings = views.iter().filter_map(|slot| self.views.get(slot));
+            for standing in standings {
+                let claims = standing.ports.claims(port.number, port.is_udp);
+                let claims = claims.map(|claim| claim.gateway.namespace());
+                let others = claims.filter(|namespace| *namespace != own);
+                found.extend(others.take(CLAIMS_LOOKED_AT_MAX));
+            }
+            return found;
+        }
+        let needers = self.units.needers(id).into_iter();
+        let there = needers.filter(|needer| self.units.need(*needer, id).meets(views));
+        let units = there.filter_map(|needer| self.units.get(needer).map(Record::unit));
+        let units = units.filter(|unit| !run.needs.is_new(need, unit));
+        let others = units.filter_map(Unit::namespace);
+        found.extend(others.filter(|namespace| *namespace != own));
+        found
+    }
+
+    /// Notes the hosts that an object names and to which others than the operator let it come,
+    /// where no claim to a seat says so: it has them from now on, or since it had them if that
+    /// ended a short while ago. It is asked before what the unit needs is kept.
+    pub(super) fn note_let_in(
+        &mut self,
+        id: UnitId,
+        (needs, let_in): (&[Unit], &[Host]),
+        run: &mut Run,
+    ) {
+        let is_noted = self.late.is_kept() && !run.is_first;
+        let record = self.units.get(id).filter(|_| is_noted);
+        let record = record.filter(|record| record.unit().kind().is_let_in);
+        let kind = record.map(|record| record.unit().kind());
+        let key = record.and_then(|record| record.unit().object_key());
+        let (Some(record), Some(seat_of), Some(key)) =
+            (record, kind.and_then(|kind| kind.claim_fact), key)
+        else {
+            return;
+        };
+        let Some(created) = self.created(&key) else {
+            return;
+        };
+        let former = record.needs().iter();
+        let former = former.filter_map(|need| self.units.get(*need)?.unit().host());
+        let former: BTreeSet<&Host> = former.collect();
+        let has: BTreeSet<&Host> = needs.iter().filter_map(Unit::host).collect();
+        if former == has {
+            return;
+        }
+        let let_in: BTreeSet<&Host> = let_in.iter().collect();
+        let (own, made) = (key.namespace(), self.made(&key));
+        let (mut late, mut lost) = (Vec::new(), Vec::new());
+        for host in former.symmetric_difference(&has).copied() {
+            let claimed = Claimed::Host(host.clone());
+            if !made.contains(&claimed) || !self.is_disputed_before(host, own, run) {
+                continue;
+            }
+            let since = self.late.since(&key, created, &claimed);
+            let since = since.map_or(created, |since| since.max(created));
+            let seat = seat_of(&self.hasher, "", host);
+            if former.contains(host) {
+                lost.push((seat, since));
+                continue;
+            }
+            let had = self.lapsed.since(own, (seat, own), self.now);
+            let had = had.unwrap_or_else(|| self.late_time());
+            if since < had && let_in.contains(host) {
+                late.push((claimed, had));
+            }
+        }
+        for (seat, since) in lost {
+            self.lapsed.add(own, (seat, own), (since, self.now));
+        }
+        if !run.newcomers.contains(&key) {
+            self.note_late(&key, created, late, run);
+        }
+    }
+
     /// Notes the hosts to which a unit comes because others let it. It is asked before what the
     /// unit gave is kept, of what was before the batch, so that the order in that does not matter.
     pub(super) fn note_woken(&mut self, id: UnitId, output: &Output, run: &mut Run) {
         let record = self.units.get(id);
         let unit = record.map(Record::unit);
-        let seat_of = unit.and_then(|unit| unit.kind().entered_seat);
+        let kind = unit.map(Unit::kind);
+        let seat_of = kind.and_then(|kind| kind.entered_seat.or(kind.named_seat));
         let key = unit.and_then(Unit::object_key);
         let (Some(record), Some(seat_of), Some(key)) = (record, seat_of, key) else {
             return;
@@ -164,11 +323,13 @@ impl Engine {
             let had = || oldest(before.iter().map(|stake| &stake.claim));
             entered.units.entry(unit.clone()).or_insert_with(had);
             let since = self.woken_since(unit, (seat, &*entered), own);
-            let since = since.filter(|_| !run.newcomers.contains(&key));
-            if let Some(since) = since
-                && self.is_disputed_before(host, key.namespace(), run)
-            {
-                woken.push((Claimed::Host(host.clone()), since));
+            let is_older = !since.is_empty() && !run.newcomers.contains(&key);
+            if is_older && self.is_disputed_before(host, key.namespace(), run) {
+                let is_let_in = unit.kind().entered_seat.is_some();
+                woken.extend(since.into_iter().map(|(by, since)| match is_let_in {
+                    true => (Claimed::Entered(host.clone(), by), since),
+                    false => (Claimed::Host(host.clone()), since),
+                }));
             }
         }
         if let Some(created) = self.created(&key) {
@@ -176,27 +337,86 @@ impl Engine {
         }
     }
 
-    /// The time since which a unit may have a host, if its claims to the seat of it say that it has
-    /// that for longer.
+    /// The time since which a unit may have a host, by each namespace that lets it in, if its
+    /// claims to the seat of it say that it has that for longer. By which others it had the host
+    /// does not count: it is theirs.
     fn woken_since(
         &self,
         unit: &Unit,
         (seat, before): (u64, &EnteredBefore),
         claims: &[&Stake],
-    ) -> Option<i64> {
+    ) -> BTreeMap<Arc<str>, i64> {
         let own = before.units.get(unit);
-        let own = own.and_then(|had| had.values().min().copied());
         let home = unit.namespace().unwrap_or_default();
-        let times = claims.iter().filter_map(|stake| {
-            let claim = &stake.claim;
+        let mut times = BTreeMap::new();
+        for claim in claims.iter().map(|stake| &stake.claim) {
             let namespace = namespace_of(&claim.id);
+            let own = own.and_then(|had| had.get(namespace)).copied();
             let had = before.namespaces.get(namespace).copied();
             let lost = self.lapsed.since(home, (seat, namespace), self.now);
             let since = [own, had, lost].into_iter().flatten().min();
             let since = since.unwrap_or_else(|| self.late_time());
-            (claim.created < since).then_some(since)
-        });
-        times.max()
+            if claim.created < since {
+                times.insert(namespace.into(), since);
+            }
+        }
+        times
+    }
+
+    /// Notes the ports to which an object comes at a gateway because others let it, by the claims
+    /// that it makes there now: what another namespace had before the batch it has from now on, or
+    /// since it had that if it lost it a short while ago.
+    pub(super) fn note_ports(
+        &mut self,
+        key: &ObjectKey,
+        slot: Slot,
+        claims: &BTreeMap<PortKey, PortClaim>,
+        run: &mut Run,
+    ) {
+        // At a gateway that is new nobody had anything before.
+        let is_shared = self.views.of_gateways().has(slot) && !run.came.contains(&slot);
+        let standing = self.views.get(slot).filter(|_| is_shared);
+        let Some(standing) = standing.filter(|_| !run.is_first && self.concerns_claims(key)) else {
+            return;
+        };
+        let (ports, own) = (&standing.ports, key.namespace());
+        let none = BTreeMap::new();
+        let former = ports.of(key).unwrap_or(&none);
+        let seat_of = |port: &PortKey| {
+            let number = PortFact::Number(port.number, port.is_udp);
+            self.hasher.fact(number)
+        };
+        let (mut late, mut lost) = (Vec::new(), Vec::new());
+        let gone = former
+            .iter()
+            .filter(|(port, _)| !claims.contains_key(*port));
+        let new = claims
+            .iter()
+            .filter(|(port, _)| !former.contains_key(*port));
+        for (port, claim) in new.chain(gone) {
+            let owner = ports.owner(port.number, port.is_udp);
+            let before = run.port_owners.entry((slot, port.number, port.is_udp));
+            let before = before.or_insert_with(|| owner.cloned());
+            if former.contains_key(port) {
+                lost.push((seat_of(port), claim.created));
+                continue;
+            }
+            let since = self.lapsed.since(own, (seat_of(port), own), self.now);
+            let since = since.unwrap_or_else(|| self.late_time());
+            let is_had = before
+                .as_ref()
+                .is_some_and(|owner| is_contrary(owner, claim));
+            if is_had && claim.created < since {
+                late.push((Claimed::Port(port.number, claim.speech), since));
+            }
+        }
+        for (seat, since) in lost {
+            self.lapsed.add(own, (seat, own), (since, self.now));
+        }
+        let created = self.created(key).filter(|_| !run.newcomers.contains(key));
+        if let Some(created) = created {
+            self.note_late(key, created, late, run);
+        }
     }
 
     /// Whether objects of other namespaces claimed a host before the batch, or may have.
@@ -269,6 +489,31 @@ impl Engine {
         lost.retain(|by, since| has.get(by).is_none_or(|it| it > since));
         lost
     }
+}
+
+/// The claims among those that an object makes otherwise by an edit which need a unit.
+fn claims_of(need: &Unit, moved: &BTreeSet<Claimed>) -> Vec<Claimed> {
+    let host = need.host().map(|host| Claimed::Host(host.clone()));
+    let speeches = [
+        PortSpeech::Http,
+        PortSpeech::Tls,
+        PortSpeech::Tcp,
+        PortSpeech::Udp,
+    ];
+    let ports = need.port().into_iter().flat_map(|port| {
+        let spoken = speeches.into_iter();
+        let spoken = spoken.filter(move |speech| (*speech == PortSpeech::Udp) == port.is_udp);
+        spoken.map(move |speech| Claimed::Port(port.number, speech))
+    });
+    let claims = host.into_iter().chain(ports);
+    claims.filter(|claimed| moved.contains(claimed)).collect()
+}
+
+/// Whether a port cannot be had by a claim beside that of another namespace.
+fn is_contrary(owner: &PortClaim, claim: &PortClaim) -> bool {
+    let is_named = matches!(claim.speech, PortSpeech::Http | PortSpeech::Tls);
+    let is_beside = is_named && owner.speech == claim.speech && owner.realm == claim.realm;
+    !is_beside && owner.gateway.namespace() != claim.gateway.namespace()
 }
 
 #[cfg(test)]

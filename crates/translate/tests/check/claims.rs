@@ -212,8 +212,119 @@ fn a_gateway_that_is_made_later_wakes_no_old_virtual_service() {
     apply(&mut engine, &ingress("blog", 2026, &["b.test"]), 1);
     apply(&mut engine, &gateway("shop", 2027, "b.test"), 2);
     assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    // By a Gateway that does not name it, it has come to the host since then.
     apply(&mut engine, "remove Gateway shop/edge", 3);
-    apply(&mut engine, &gateway("shop", 2025, "b.test"), 4);
+    apply(&mut engine, &gateway("shop", 2025, "'*.test'"), 4);
+    assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    // One that names it claims it itself.
+    apply(&mut engine, "remove Gateway shop/edge", 5);
+    apply(&mut engine, &gateway("shop", 2025, "b.test"), 6);
+    assert_eq!(served_by(&engine, "b.test"), only("shop"));
+}
+
+#[test]
+fn what_could_not_be_read_before_takes_no_host_by_an_edit() {
+    for could_be in [true, false] {
+        let mut engine = engine();
+        if !could_be {
+            apply(&mut engine, "remove Ingress shop/web", 0);
+        }
+        apply(&mut engine, &ingress("blog", 2026, &["b.test"]), 1);
+        apply(
+            &mut engine,
+            &ingress("shop", 2024, &["b.test", "c.test"]),
+            2,
+        );
+        let owner = if could_be { "shop" } else { "blog" };
+        assert_eq!(served_by(&engine, "b.test"), only(owner));
+        assert_eq!(served_by(&engine, "c.test"), only("shop"));
+        // What others did not have it has since its creation.
+        apply(&mut engine, &ingress("docs", 2025, &["c.test"]), 3);
+        assert_eq!(served_by(&engine, "c.test"), only("shop"));
+    }
+}
+
+#[test]
+fn what_was_for_another_gateway_has_a_host_since_it_is_for_this_one() {
+    let side = |text: &str| text.replace("ingressgateway", "side");
+    let old = [
+        gateway("shop", 2024, "b.test"),
+        service("shop", 2024, "b.test"),
+    ];
+    let with_both = || {
+        let views = vec![world::view("side two istio=side")];
+        let mut engine = engine_with(Settings {
+            views,
+            ..Settings::default()
+        });
+        apply(&mut engine, &side(&old.join("---\n")), 0);
+        apply(&mut engine, &ingress("blog", 2026, &["b.test"]), 1);
+        assert_eq!(served_by(&engine, "b.test"), only("blog"));
+        engine
+    };
+    let mut engine = with_both();
+    apply(&mut engine, &old[0], 2);
+    assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    // A VirtualService at a Gateway of this one that lets it in.
+    let mut engine = with_both();
+    let here = gateway("shop", 2024, "'*.test'").replace("name: edge", "name: here");
+    apply(&mut engine, &here, 2);
+    apply(&mut engine, &old[1].replace("[edge]", "[here]"), 3);
+    assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    // One that is for this one as before has the host as before.
+    let mut engine = self::engine();
+    apply(&mut engine, &old.join("---\n"), 0);
+    apply(&mut engine, &ingress("blog", 2026, &["b.test"]), 1);
+    let all = old[0].replace("{istio: ingressgateway}", "{}");
+    apply(&mut engine, &all, 2);
+    assert_eq!(served_by(&engine, "b.test"), only("shop"));
+}
+
+#[test]
+fn who_comes_to_a_further_gateway_loses_nothing_where_it_was() {
+    let mut engine = engine_with(Settings {
+        views: vec![world::view("side two istio=side")],
+        ..Settings::default()
+    });
+    let of = |namespace, year| {
+        let db = "  - {port: {number: 5432, name: db, protocol: TCP}, hosts: ['*']}\n";
+        let gateway = gateway(namespace, year, "b.test") + db;
+        (gateway, service(namespace, year, "b.test"))
+    };
+    for (namespace, year) in [("shop", 2024), ("blog", 2026)] {
+        let (gateway, service) = of(namespace, year);
+        apply(&mut engine, &[gateway, service].join("---\n"), 0);
+    }
+    assert_eq!(served_by(&engine, "b.test"), only("shop"));
+    let (gateway, _) = of("shop", 2024);
+    let all = gateway.replace("{istio: ingressgateway}", "{}");
+    apply(&mut engine, &all, 1);
+    assert_eq!(served_by(&engine, "b.test"), only("shop"));
+    assert_eq!(engine.usage().late_claims, 0);
+}
+
+#[test]
+fn an_old_virtual_service_takes_no_host_by_an_edit_of_its_gateway() {
+    let closed = gateway("shop", 2024, "'elsewhere/*.test'");
+    let opened = gateway("shop", 2024, "'./*.test'");
+    let old = service("shop", 2024, "b.test");
+    let mut engine = engine();
+    for text in [&closed, &old, &ingress("blog", 2026, &["b.test"])] {
+        apply(&mut engine, text, 0);
+    }
+    assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    for text in [&opened, &closed, &opened] {
+        apply(&mut engine, text, 1);
+        assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    }
+    // What the owner leaves it may have, and has again where it is kept out for a moment.
+    apply(&mut engine, "remove Ingress blog/web", 2);
+    assert_eq!(served_by(&engine, "b.test"), only("shop"));
+    apply(&mut engine, &ingress("blog", 2040, &["b.test"]), 3);
+    assert_eq!(served_by(&engine, "b.test"), only("shop"));
+    apply(&mut engine, &closed, 4);
+    assert_eq!(served_by(&engine, "b.test"), only("blog"));
+    apply(&mut engine, &opened, 5);
     assert_eq!(served_by(&engine, "b.test"), only("shop"));
 }
 

@@ -297,7 +297,8 @@ fn what_rules_for_tls_say_on_hosts_below_a_wildcard_is_bounded_where_routes_are(
     assert!((all >= 20 * 21) && told == 0, "{all}, {told}");
     let (some, told) = passed(20, 250_000);
     assert_eq!((some, told), (all, 0));
-    let (few, told) = passed(20, 100);
+    // The rules themselves count for 1,300, of which those by addresses are all but 20.
+    let (few, told) = passed(20, 1_350);
     assert!(few <= 20 * 5 && told > 0, "{few}, {told}");
 }
 

@@ -2,9 +2,10 @@
 //!
 //! `Ingress shop/web 1700000000 a.example.com=1800000000` says that the Ingress of this creation
 //! claims the host since then, `others Gateway shop/edge 1700000000 tcp:5432=1800000000` the same
-//! of the port of a Gateway, `left Ingress shop/web 1700000000 a.example.com=1800000000` that it
-//! left the host then, and `beyond shop` that all objects of a namespace claim last. A version that
-//! knows a line of some kind no more or not yet leaves it out, and reads the others.
+//! of the port of a Gateway (and with `a.example.com@infra` of a host that a route enters by what
+//! objects of a namespace let in), `left Ingress shop/web 1700000000 a.example.com=1800000000` that
+//! it left the host then, and `beyond shop` that all objects of a namespace claim last. A version
+//! that knows a line of some kind no more or not yet leaves it out, and reads the others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -154,9 +155,10 @@ mod tests {
                     others VirtualService blog/web 7 shop/edge:0=8 shop/edge:5432=9\n\
                     left Ingress shop/web 1700000000 b.test=1800000002\n\
                     left Gateway shop/edge 5 d.test=6 tls:8443=7\n\
-                    ServiceEntry shop/api 5 **.api.test=6\n";
+                    ServiceEntry shop/api 5 **.api.test=6\n\
+                    others HTTPRoute shop/web 5 a.c.test@infra=7\n";
         let (claims, unread) = read(text);
-        assert_eq!((claims.objects.len(), unread), (10, 0));
+        assert_eq!((claims.objects.len(), unread), (11, 0));
         assert_eq!(&*claims.objects[0].claims[0].0.to_string(), "*.b.test");
         assert!(claims.objects[7].claims.is_empty() && claims.objects[7].left.len() == 1);
         let beyond: BTreeSet<_> = claims.beyond.iter().cloned().collect();

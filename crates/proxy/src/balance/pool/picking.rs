@@ -43,7 +43,8 @@ impl<'p> Picking<'p, '_> {
         match table.kind() {
             Some(TableKind::Ring(ring)) => {
                 let mut walk = ring.walk(hash);
-                walk.find(|index| self.may(*index, tried))
+                let found = walk.find(|index| self.may(*index, tried));
+                found.or_else(|| at_remainder(self.level.len))
             }
             Some(TableKind::Maglev(maglev)) => {
                 let found = maglev.walk(hash).find(|index| self.may(*index, tried));
@@ -99,10 +100,18 @@ impl<'p> Picking<'p, '_> {
         self.next_from(index, tried)
     }
 
+    /// The endpoint of an index, or the next in the row that may be taken. Parts that are left out
+    /// as a whole are passed over, since there may be very many.
     fn next_from(&self, index: usize, tried: Option<u64>) -> Option<usize> {
-        let count = self.level.len;
-        let mut row = (0..count).map(|step| (index + step) % count);
-        row.find(|index| self.may(*index, tried))
+        let may = |index: &usize| self.may(*index, tried);
+        match &self.level.source {
+            Source::Parts(row) if self.looks_for_out => row.in_service(index, self.now).find(may),
+            Source::Own(..) | Source::Parts(_) => {
+                let count = self.level.len;
+                let mut row = (0..count).map(|step| (index + step) % count);
+                row.find(may)
+            }
+        }
     }
 
     fn may(&self, index: usize, tried: Option<u64>) -> bool {

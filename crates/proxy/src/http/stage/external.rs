@@ -331,8 +331,10 @@ async fn ask_all<P: Peer>(
         };
         let head = check.head.head();
         let body = &mut passed.body;
-        let changes = ask(worker, visit, provider, &head, body, peer, deadline).await?;
+        let mut changes = ask(worker, visit, provider, &head, body, peer, deadline).await?;
         drop(head);
+        // Also where it was not asked, since it fails open.
+        changes.remove_claims(provider, &passed.all);
         passed.is_rerouted |= provider.reroutes && changes.are_of_request();
         match asked {
             Authorizer::Policy(_) => check::change(&mut check.head, &changes),

@@ -323,7 +323,7 @@ fn write_to(
         share,
         upstream,
         preferred,
-    } = match pick(worker, tables, head, entry, policy, shares)? {
+    } = match pick(worker, scene, head, entry, policy, shares)? {
         Pick::Sent(picked) => picked,
         Pick::Answered(answer) => return Err(answered(answer, head, taken, scene)),
     };
@@ -520,7 +520,7 @@ enum Pick<'a> {
 /// The upstream that a mark leads to, or else the share that is drawn by weight.
 fn pick<'a>(
     worker: &Worker,
-    tables: &Tables,
+    scene: &Scene<'_>,
     head: &Head<'_>,
     entry: &RouteEntry,
     policy: &Policy,
@@ -528,7 +528,7 @@ fn pick<'a>(
 ) -> Result<Pick<'a>, FailureKind> {
     let find = |index: usize| {
         let (share, hash) = (shares.get(index)?, entry.upstream_hash(index)?);
-        let upstream = tables.upstream(hash, &share.upstream)?;
+        let upstream = scene.tables.upstream(hash, &share.upstream)?;
         let upstream = upstream.for_client(head.version == Version::Http2);
         upstream.upstream.is_some().then_some(upstream)
     };
@@ -540,12 +540,15 @@ fn pick<'a>(
         let is_sent = |share: &WeightedUpstream| share.weight > 0 && answer_of(share).is_none();
         let weighted = shares.iter().enumerate().filter(|(_, it)| is_sent(it));
         for (index, upstream) in weighted.filter_map(|(index, _)| Some((index, find(index)?))) {
-            if let Some(target) = upstream.pool.marked(mark) {
+            if let Some(target) = affinity::target(&upstream.pool, mark, scene.budget) {
                 return Ok(Pick::Sent(Picked {
                     share: index,
                     upstream: upstream.clone(),
                     preferred: Some(target.clone()),
                 }));
+            }
+            if scene.budget.is_spent() {
+                return Err(FailureKind::RegexBudget);
             }
         }
     }

@@ -95,6 +95,9 @@ pub(super) fn apply(
         location: signin.and_then(|signin| filled_url(signin, facts)),
         additions: request.additions.clone(),
     };
+    if scene.budget.is_spent() {
+        return Err(FailureKind::RegexBudget);
+    }
     let before = request.hold.take();
     request.hold = Some(hold(before, asked));
     Ok(Flow::Continue)
@@ -148,11 +151,12 @@ pub(super) fn asked<'p>(
     (!sources::suffices(policy, head, scene)).then_some(inquiry)
 }
 
-fn facts<'a, 'h>(head: &'a Head<'h>, scene: &Scene<'_>) -> Facts<'a, 'h> {
+fn facts<'a, 'h>(head: &'a Head<'h>, scene: &Scene<'a>) -> Facts<'a, 'h> {
     Facts {
         head,
         client: client::address(head, scene.visit.client.ip(), scene.trusted_hops),
         may_tell: client::may_tell(scene.visit, scene.trusted_hops),
+        budget: scene.budget,
     }
 }
 

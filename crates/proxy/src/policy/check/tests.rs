@@ -150,6 +150,41 @@ fn only_200_lets_a_request_pass_over_http() {
 }
 
 #[test]
+fn claims_of_a_client_that_no_answer_sets_are_removed() {
+    let exact = |name: &str| NameMatch::Exact(name.into());
+    let names = ["x-user", "x-role", "authorization", "cookie", "host"];
+    let of_way = ["x-real-ip", "x-forwarded-for", "x-request-id"];
+    let names = names.iter().chain(&of_way).map(|name| exact(name));
+    let check = HttpCheck {
+        upstream_on_allow: names.chain([NameMatch::Start("x-team-".into())]).collect(),
+        ..HttpCheck::default()
+    };
+    let provider = provider(CheckProtocol::Http(Box::new(check)));
+    let passed = |fields: &[(&str, &str)], before: &[CheckChanges]| {
+        let mut changes = match verdict(&provider, answered(200, fields, b"")) {
+            CheckVerdict::Pass(changes) => changes,
+            other => panic!("{other:?}"),
+        };
+        changes.remove_claims(&provider, before);
+        changes
+    };
+    let removed = |changes: &CheckChanges| -> Vec<String> {
+        changes.remove.iter().map(|it| it.to_string()).collect()
+    };
+    let silent = passed(&[("x-other", "a")], &[]);
+    assert_eq!(removed(&silent), ["x-user", "x-role"]);
+    let said = passed(&[("x-user", "eve")], &[]);
+    assert_eq!(removed(&said), ["x-role"]);
+    // What another provider has said before is no claim of the client.
+    assert_eq!(removed(&passed(&[], &[said])), ["x-role"]);
+    let mut request = Buffer::take();
+    request.append_str(REQUEST);
+    let text = String::from_utf8(edit(&request, &silent).filled().to_vec()).unwrap();
+    assert!(!text.contains("forged"), "{text}");
+    assert!(text.contains("Authorization: t\r\n"), "{text}");
+}
+
+#[test]
 fn an_answer_over_grpc_is_read_to_the_letter() {
     let provider = provider(CheckProtocol::Grpc);
     let of = |response: &envoy::CheckResponse| {

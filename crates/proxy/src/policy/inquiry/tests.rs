@@ -6,6 +6,7 @@ use super::{Facts, InquiryVerdict, filled, filled_url, knows_sender, of_use, que
 use crate::codec::client::ClientAddress;
 use crate::codec::head;
 use crate::limits::Limits;
+use crate::pattern::Budget;
 use crate::policy::check::Answered;
 
 const REQUEST: &str = "POST /a%20b?c=d&e= HTTP/1.1\r\nHost: A.example:81\r\n\
@@ -37,6 +38,7 @@ fn with_facts<T>(text: &str, then: impl FnOnce(Facts<'_, '_>) -> T) -> T {
         head: &head,
         client: ClientAddress::parse(b"198.51.100.1"),
         may_tell: false,
+        budget: &Budget::default(),
     })
 }
 
@@ -66,6 +68,37 @@ fn variables_stand_for_parts_of_a_request() {
     assert!(times(9).is_none(), "it would be too long");
     let blank = with_facts(REQUEST, |facts| filled_url("/$http_x_a", facts));
     assert_eq!(blank, None, "a blank ends the target of a request");
+}
+
+#[test]
+fn looking_for_what_variables_stand_for_takes_steps() {
+    let fields = (0..80).map(|number| format!("X-Name-Of-A-Field-{number:03}: 1\r\n"));
+    let fields: String = fields.collect();
+    let (query, cookies) = ("a&".repeat(4_000), "a;".repeat(12_000));
+    let text = format!("GET /?{query} HTTP/1.1\r\nHost: h\r\n{fields}Cookie: {cookies}\r\n\r\n");
+    for (variable, may_be, are_too_many) in [
+        ("$cookie_b", 32, 64),
+        ("$arg_b", 64, 256),
+        ("$http_b", 256, 1_024),
+    ] {
+        let is_filled = |count: usize| {
+            let filled = with_facts(&text, |facts| filled(&variable.repeat(count), facts));
+            filled.is_some()
+        };
+        assert!(is_filled(may_be), "{variable}");
+        assert!(!is_filled(are_too_many), "{variable}");
+        let key = variable.repeat(are_too_many);
+        assert!(!with_facts(&text, |facts| knows_sender(&key, facts)));
+    }
+    // Each for itself may be looked for, and all of them together may not.
+    let asking = Inquiry {
+        fields: (0..Inquiry::FIELDS_MAX)
+            .map(|number| (format!("x-{number}").into(), "$cookie_b".into()))
+            .collect(),
+        ..inquiry()
+    };
+    let asked = with_facts(&text, |it| question(&asking, "auth", (it, false), None));
+    assert!(asked.is_none());
 }
 
 #[test]

@@ -227,10 +227,144 @@ fn stream_routes_on_other_listeners_are_not_visited() {
         assert_eq!(found(&tables, "x99", Some("a.example"), false), "-");
         let host = Host::parse("a.example").unwrap();
         let entry = tables.stream_routes.get(&host).unwrap();
-        let visited = entry.parting.as_ref().map(|parting| {
-            let parts = parting.on(&https);
+        let visited = entry.partings.as_ref().map(|partings| {
+            let parts = partings.iter().flat_map(|parting| parting.on(&https));
             parts.map(|part| part.len()).sum::<usize>()
         });
         assert_eq!(visited, (count > 8).then_some(1));
     }
+}
+
+#[test]
+fn stream_routes_behind_one_for_all_or_of_the_other_kind_are_not_visited() {
+    let https = Name::from("https");
+    let names: Vec<String> = (0..100).map(|it| format!("r{it:03}")).collect();
+    let many = |hosts: &'static [&'static str]| {
+        names.iter().map(move |name| {
+            let value = stream_route(hosts, |it| it.terminate = true);
+            (&**name, value)
+        })
+    };
+    let block = |it: &mut StreamRoute| {
+        it.destinations = ["198.51.100.0/24".parse().unwrap()].into();
+        it.rank = 2;
+    };
+    let plain = ("plain", stream_route(&[], |it| it.rank = 3));
+    let block = ("block", stream_route(&[], block));
+    let of_listener = tables(many(&[]).chain([plain, block]).collect());
+    assert_eq!(found(&of_listener, "https", None, true), "r000");
+    assert_eq!(found(&of_listener, "https", None, false), "plain");
+    let all = of_listener.of_listener(&https).unwrap();
+    assert_eq!(all.stream_routes().len(), 102);
+    assert_eq!(all.reachable.each_ref().map(|it| it.rows.len()), [2, 1]);
+    assert_eq!(all.addressed.rows.len(), 1);
+
+    let plain = ("plain", stream_route(&["a.example"], |it| it.rank = 3));
+    let of_host = tables(many(&["a.example"]).chain([plain]).collect());
+    for (is_terminated, name) in [(true, "r000"), (false, "plain")] {
+        let taker = found(&of_host, "https", Some("a.example"), is_terminated);
+        assert_eq!(taker, name);
+    }
+    let host = Host::parse("a.example").unwrap();
+    let entry = of_host.stream_routes.get(&host).unwrap();
+    let [plain, _] = &**entry.partings.as_ref().unwrap();
+    let numbers: usize = plain.on(&https).map(|part| part.len()).sum();
+    assert_eq!(numbers, 1);
+}
+
+#[test]
+fn of_parts_on_a_listener_the_first_row_that_takes_is_found() {
+    let near = |rank: u64, block: &str, lists: &[&str]| {
+        let block: IpNet = block.parse().unwrap();
+        let lists = lists.iter().map(|name| Name::from(*name)).collect();
+        stream_route(&["a.example"], move |it| {
+            it.sources = [block].into();
+            it.listeners = lists;
+            it.rank = rank;
+        })
+    };
+    let mut values = vec![
+        ("r0", near(0, "10.0.0.0/8", &["https"])),
+        ("r1", near(1, "11.0.0.0/8", &["https", "x"])),
+        ("r2", near(2, "12.0.0.0/8", &["https", "y"])),
+        ("r3", near(3, "192.0.2.0/24", &["https", "x"])),
+        ("r4", near(4, "192.0.2.0/24", &["https"])),
+        ("r5", near(5, "0.0.0.0/0", &["https", "z"])),
+    ];
+    let more = ["s0", "s1", "s2", "s3"].map(|name| (name, near(9, "0.0.0.0/0", &["z"])));
+    values.extend(more);
+    let tables = tables(values);
+    for (client, name) in [
+        ([10, 0, 0, 1], "r0"),
+        ([11, 0, 0, 1], "r1"),
+        ([12, 0, 0, 1], "r2"),
+        ([192, 0, 2, 9], "r3"),
+        ([13, 0, 0, 1], "r5"),
+    ] {
+        let taker = from(&tables, "https", Some("a.example"), false, client.into());
+        assert_eq!(taker, name);
+    }
+}
+
+#[test]
+fn stream_routes_for_single_addresses_are_found_by_these() {
+    const COUNT: u16 = 1_000;
+    let address = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        IpAddr::from([10, 0, high, low])
+    };
+    let names: Vec<String> = (0..COUNT).map(|it| format!("r{it:04}")).collect();
+    let to = |ranges: &[&str], rank: u64| {
+        let ranges = ranges.iter().map(|range| range.parse().unwrap());
+        let ranges: Vec<IpNet> = ranges.collect();
+        stream_route(&[], |it| {
+            it.destinations = ranges.into();
+            it.rank = rank;
+        })
+    };
+    let singles = (0..COUNT).zip(&names).map(|(number, name)| {
+        let range = IpNet::from(address(number)).to_string();
+        (&**name, to(&[range.as_str()], 5))
+    });
+    let others = [
+        ("first", to(&["10.0.0.7/32", "2001:db8::/32"], 1)),
+        ("block", to(&["10.0.1.0/24"], 4)),
+        ("again", to(&["10.0.0.8/32"], 6)),
+        ("rest", to(&["10.0.0.0/8"], 7)),
+        ("named", {
+            let named = |it: &mut StreamRoute| it.behind = 6;
+            stream_route(&["a.example"], named)
+        }),
+    ];
+    let tables = tables(singles.chain(others).collect());
+    let all = tables.of_listener(&Name::from("https")).unwrap();
+    for rows in [&all.reachable[0], &all.addressed] {
+        assert_eq!((rows.rows.len(), rows.others.len()), (1_004, 3));
+        assert_eq!(rows.singles.len(), 1_001);
+    }
+    let found = |own: Option<IpAddr>, name: Option<&str>| {
+        let arrival = Arrival {
+            listener: &Name::from("https"),
+            client: [192, 0, 2, 9].into(),
+            own,
+            is_terminated: false,
+        };
+        let entry = tables.stream_route(arrival, name);
+        entry.map_or("-".into(), |entry| entry.sealed().name().to_string())
+    };
+    for (own, any, named) in [
+        ("10.0.0.6", "r0006", "r0006"),
+        ("10.0.0.7", "first", "first"),
+        ("10.0.0.8", "r0008", "r0008"),
+        ("10.0.1.1", "block", "block"),
+        ("10.9.9.9", "rest", "named"),
+        ("::ffff:10.0.0.9", "r0009", "r0009"),
+        ("2001:db8::1", "first", "first"),
+        ("192.0.2.1", "-", "named"),
+    ] {
+        let own = Some(own.parse().unwrap());
+        assert_eq!(found(own, None), any, "{own:?}");
+        assert_eq!(found(own, Some("a.example")), named, "{own:?}");
+    }
+    assert_eq!(found(None, None), "-");
 }

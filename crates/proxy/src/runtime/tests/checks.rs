@@ -109,6 +109,26 @@ async fn a_provider_over_http_lets_pass_and_refuses() {
 }
 
 #[tokio::test]
+async fn no_field_of_a_client_is_what_a_provider_could_have_set() {
+    let check = Backend::answering(|_| "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()).await;
+    let (mut world, backend) = guarded(Provider {
+        fail_open: true,
+        ..over_http()
+    })
+    .await;
+    world.put_upstream("check", &[check.address]);
+    let forging = get("X-User: forged\r\nX-Other: kept\r\n");
+    let silent = world.ask(&forging).await;
+    world.remove(Kind::Upstream, "check");
+    let unasked = world.ask(&forging).await;
+    for response in [silent, unasked] {
+        assert!(response.contains(": kept\r\n"), "{response}");
+        assert!(!response.contains("forged"), "{response}");
+    }
+    assert_eq!((backend.requests(), check.requests()), (2, 1));
+}
+
+#[tokio::test]
 async fn no_trailer_is_what_a_provider_has_set() {
     let check = Backend::answering(|_| {
         "HTTP/1.1 200 OK\r\nX-User: eve\r\nContent-Length: 0\r\n\r\n".to_owned()
@@ -232,8 +252,13 @@ async fn a_provider_over_grpc_lets_pass_and_refuses() {
 
 /// An access policy whose requests have this value of a header.
 pub(super) fn access_policy_by(action: AccessAction, name: &str, value: &str) -> Value {
+    access_policy_on(action, AccessSubject::Header(name.into()), value)
+}
+
+/// An access policy whose requests have this value of a property.
+pub(super) fn access_policy_on(action: AccessAction, subject: AccessSubject, value: &str) -> Value {
     let test = AccessTest {
-        subject: AccessSubject::Header(name.into()),
+        subject,
         any: [AccessMatcher::Exact(value.into())].into(),
         none: Box::default(),
     };

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use myriad_base::metrics::Metrics;
 use myriad_model::{
-    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
-    Action, Authorize, CheckProtocol, ErrorPages, Provider, Respond, TlsSettings, Value,
+    AccessAction, AccessSubject, Action, CheckProtocol, ErrorPages, Provider, Respond, TlsSettings,
+    Value,
 };
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use super::checks::access_policy_on;
 use super::world::{Backend, Client, PATIENCE, World, header, route, with_policy};
 use crate::limits::Limits;
 use crate::{Proxy, Settings};
@@ -99,26 +100,10 @@ fn asked_about(host: &str) -> [Value; 2] {
         authority: "check.evil".into(),
         told: Box::default(),
     };
-    let test = AccessTest {
-        subject: AccessSubject::Host,
-        any: [AccessMatcher::Exact(host.into())].into(),
-        none: Box::default(),
-    };
-    let rule = AccessRule {
-        when: [test].into(),
-        ..AccessRule::default()
-    };
-    let access_policy = AccessPolicy {
-        listeners: Default::default(),
-        check: AccessCheck::Authorize(Authorize {
-            action: AccessAction::Custom("p".into()),
-            is_dry_run: false,
-            rules: [rule].into(),
-        }),
-    };
+    let custom = AccessAction::Custom("p".into());
     [
         Value::Provider(Box::new(provider)),
-        Value::AccessPolicy(Box::new(access_policy)),
+        access_policy_on(custom, AccessSubject::Host, host),
     ]
 }
 

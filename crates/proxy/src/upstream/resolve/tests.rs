@@ -70,6 +70,25 @@ async fn each_name_has_its_share_and_its_priority() {
 }
 
 #[tokio::test]
+async fn names_that_share_an_address_are_one_endpoint() {
+    let server = NameServer::start();
+    says(&server, "a.test", 1, 200);
+    says(&server, "b.test", 1, 200);
+    let wanted = vec![
+        name("a.test", 81, 1, 1),
+        name("b.test", 81, 1, 0),
+        name("b.test", 82, 1, 0),
+    ];
+    let answer = resolution(wanted, None).answer(&names(&server)).await;
+    let answer = answer.unwrap();
+    let members = answer.pool.members();
+    let told: Vec<(u32, u8)> = members.map(|it| (it.weight, it.priority)).collect();
+    assert_eq!(told, [(128, 0), (64, 0)]);
+    let has = |ip: [u8; 4]| answer.has_ip(ip.into());
+    assert!(has([192, 0, 2, 1]) && !has([192, 0, 2, 2]) && !has([0, 0, 0, 0]));
+}
+
+#[tokio::test]
 async fn what_is_known_of_the_same_names_stays() {
     let names = names(&NameServer::start());
     let before = resolution(vec![name("127.0.0.1", 81, 1, 0)], None);

@@ -342,6 +342,27 @@ fn one_object_that_cannot_be_read_is_a_finding_that_names_it() {
     assert!(output.report.expect("a report").findings.is_empty());
 }
 
+#[test]
+fn one_that_could_never_be_read_is_told_to_be_absent_once() {
+    let (mut core, _) = listed(HOLD, &[]);
+    let step = |version, content| Step {
+        version,
+        id: "/a".into(),
+        content: Some(content),
+    };
+    let broken = |core: &mut Core, version: u64| {
+        let step = step(version, u32::try_from(version).expect("a number"));
+        core.put(head(&step), || Err("spec is a number".to_owned()));
+        core.take().expect("a report").changes
+    };
+    let first = broken(&mut core, 25);
+    assert!(matches!(&first[..], [Change::Remove(_)]), "{first:?}");
+    assert!(broken(&mut core, 26).is_empty());
+    put(&mut core, &step(27, 3));
+    let changes = core.take().expect("news").changes;
+    assert!(matches!(&changes[..], [Change::Put(_)]), "{changes:?}");
+}
+
 /// A Secret with this in its data, of any type.
 fn secret(step: &Step, data: &str) -> Result<Object, String> {
     let json = format!(

@@ -9,14 +9,13 @@
 mod mending;
 mod rounds;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use myriad_api::{ObjectKey, ObjectKind};
 use myriad_base::clock::{self, Instant};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use self::mending::{Mender, Mends};
 use self::rounds::{Page, Rounds};
@@ -27,8 +26,8 @@ use super::super::moment::second_time;
 use super::super::path;
 use super::ours::{OwnStatus, StatusOwner, difference};
 use super::schedule::Schedule;
-use super::work::{StatusWork, work};
-use super::{ATTEMPTS_MAX, StatusCounters, Written};
+use super::work::{Shared, StatusWork, Waiting, Written, work};
+use super::{ATTEMPTS_MAX, StatusCounters};
 
 /// Says what the status of an object shall be.
 pub trait Describe: Send + Sync {
@@ -71,27 +70,19 @@ pub struct DescribedSettings {
 /// Takes which objects to look at. Cheap to clone.
 #[derive(Clone)]
 pub struct DescribedStatuses {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
 }
 
 /// Writes the statuses of the objects that it is told to look at.
 pub struct DescribedWriter {
     client: Client,
-    claim: Claim,
     settings: DescribedSettings,
     describe: Arc<dyn Describe>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<State>>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    wake: Notify,
-    /// Wakes whoever has to begin a review, since something was forgotten.
-    overflow: Notify,
-    counters: StatusCounters,
-}
-
-struct State {
+/// The objects to look at, and what is known of them.
+pub(in crate::kubernetes::status) struct State {
     schedule: Schedule,
     /// The objects of which others have edited our part.
     mends: Mends,
@@ -143,19 +134,14 @@ impl DescribedWriter {
         settings: DescribedSettings,
         counters: StatusCounters,
     ) -> (DescribedWriter, DescribedStatuses) {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                schedule: Schedule::new(settings.waiting_max),
-                mends: Mends::new(settings.mend_after),
-                rounds: None,
-                is_open: false,
-            }),
-            wake: Notify::new(),
-            overflow: Notify::new(),
-            counters,
-        });
+        let state = State {
+            schedule: Schedule::new(settings.waiting_max),
+            mends: Mends::new(settings.mend_after),
+            rounds: None,
+            is_open: false,
+        };
+        let shared = Arc::new(Shared::new(state, claim, counters));
         let mender = Mender {
-            claim: claim.clone(),
             owner: settings.owner.clone(),
             describe: describe.clone(),
             shared: shared.clone(),
@@ -164,7 +150,6 @@ impl DescribedWriter {
         edits.show_to(move |key, json| mender.look(key, json));
         let writer = DescribedWriter {
             client,
-            claim,
             settings,
             describe,
             shared: shared.clone(),
@@ -181,6 +166,11 @@ impl DescribedWriter {
 
 impl StatusWork for DescribedWriter {
     type Page = Page;
+    type State = State;
+
+    fn shared(&self) -> &Shared<State> {
+        &self.shared
+    }
 
     fn next(&self) -> (usize, Option<Page>) {
         let mut state = self.shared.lock();
@@ -194,69 +184,17 @@ impl StatusWork for DescribedWriter {
         (waiting, page)
     }
 
-    fn next_wake(&self) -> Option<Instant> {
-        self.shared.lock().schedule.next_wake()
+    async fn read_page(&self, page: Page) -> Result<(), Failure> {
+        let read = self.look_through(page).await;
+        read.inspect_err(|failure| tracing::warn!(?failure, "statuses cannot be read"))
     }
 
-    fn wake(&self) -> &Notify {
-        &self.shared.wake
-    }
-
-    async fn read_page(&self, page: Page) -> Option<Duration> {
-        if !self.claim.holds(clock::now()) {
-            self.shared.lock().forget();
-            return None;
-        }
-        let failure = self.look_through(page).await.err()?;
-        tracing::warn!(?failure, "statuses cannot be read");
-        match failure {
-            Failure::Busy { after, .. } => Some(after),
-            _ => Some(Duration::ZERO),
-        }
-    }
-
-    /// Looks at the object whose turn it is.
-    async fn write_next(&self) -> Option<Duration> {
-        // Taken after the wait, so that the newest is the newest.
-        let (key, is_edited) = self.shared.lock().pop()?;
-        let counters = &self.shared.counters;
-        match self.write(&key).await {
-            Ok(Written::Changed) => {
-                counters.written.inc();
-                if is_edited {
-                    counters.mended.inc();
-                }
-                let now = clock::now();
-                self.shared.lock().schedule.note_written(key, now);
-            }
-            Ok(Written::Unchanged) => drop(counters.unchanged.inc()),
-            Ok(Written::NotOurs) => self.shared.lock().forget(),
-            // It is gone, or its kind is.
-            Err(CallError::NotFound) => {}
-            Err(error @ (CallError::Forbidden(_) | CallError::Rejected(_))) => {
-                tracing::warn!(object = %key, %error, "the status cannot be written");
-            }
-            // Somebody writes this object time and again, which is nothing to others.
-            Err(CallError::Conflict) => {
-                let now = clock::now();
-                self.shared.lock().schedule.rest(key, now);
-            }
-            Err(error @ (CallError::Lost(_) | CallError::Busy { .. })) => {
-                self.shared.lock().schedule.put_back(key);
-                return Some(error.retry_after());
-            }
-        }
-        None
-    }
-}
-
-impl DescribedWriter {
-    async fn write(&self, key: &ObjectKey) -> Result<Written, CallError> {
+    async fn write(&self, key: &ObjectKey, _is_edited: &bool) -> Result<Written, CallError> {
         let namespace = Some(key.namespace()).filter(|it| !it.is_empty());
         let collection = self.client.collection(key.kind, namespace);
         let object = format!("{collection}/{}", path::escape(key.name()));
         for _ in 0..ATTEMPTS_MAX {
-            if !self.claim.holds(clock::now()) {
+            if !self.shared.claim.holds(clock::now()) {
                 return Ok(Written::NotOurs);
             }
             let wanted = match self.describe.describe(key) {
@@ -271,7 +209,7 @@ impl DescribedWriter {
                 return Ok(Written::Unchanged);
             };
             // Reading took time: ask again, directly before the write.
-            if !self.claim.holds(clock::now()) {
+            if !self.shared.claim.holds(clock::now()) {
                 return Ok(Written::NotOurs);
             }
             let patch = json!({
@@ -291,6 +229,16 @@ impl DescribedWriter {
         Err(CallError::Conflict)
     }
 
+    fn note_written(&self, key: ObjectKey, is_edited: bool) {
+        if is_edited {
+            self.shared.counters.mended.inc();
+        }
+        let now = clock::now();
+        self.shared.lock().schedule.note_written(key, now);
+    }
+}
+
+impl DescribedWriter {
     /// The patch that makes the status of an object what it shall be.
     fn difference(
         &self,
@@ -303,28 +251,28 @@ impl DescribedWriter {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+impl Waiting for State {
+    /// Whether somebody else has edited our part of the object's status.
+    type Wish = bool;
 
-    fn note_forgotten(&self, has_forgotten: bool) {
-        if has_forgotten {
-            self.counters.dropped.inc();
-            self.overflow.notify_one();
-        }
-    }
-}
-
-impl State {
-    /// The object to look at, and whether somebody else has edited our part of it.
     fn pop(&mut self) -> Option<(ObjectKey, bool)> {
         let key = self.schedule.pop()?;
         let is_edited = self.mends.take(&key);
         Some((key, is_edited))
     }
 
-    /// Another one leads.
+    fn next_wake(&self) -> Option<Instant> {
+        self.schedule.next_wake()
+    }
+
+    fn rest(&mut self, key: ObjectKey, _is_edited: bool, now: Instant) {
+        self.schedule.rest(key, now);
+    }
+
+    fn put_back(&mut self, key: ObjectKey, _is_edited: bool) {
+        self.schedule.put_back(key);
+    }
+
     fn forget(&mut self) {
         self.schedule.clear();
         self.mends.clear();

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use super::super::client::{Client, Form};
 use super::super::core::Failure;
 use super::super::path;
-use super::{Address, Current, Shared, Status};
+use super::work::Shared;
+use super::{Address, Current, State, Status};
 
 /// The most Ingresses of a page.
 const PAGE_OBJECTS_MAX: u32 = 500;
@@ -121,7 +122,12 @@ impl Review {
 ///
 /// # Errors
 /// See [`Failure`]; the same page is to be asked for again.
-pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result<(), Failure> {
+pub(super) async fn read(
+    client: &Client,
+    shared: &Shared<State>,
+    manager: &str,
+    page: Page,
+) -> Result<(), Failure> {
     let namespaces = client.namespaces();
     let namespace = namespaces.get(page.namespace).map(|name| &**name);
     let mut target = client.collection(ObjectKind::Ingress, namespace);
@@ -171,7 +177,7 @@ pub(super) async fn read(client: &Client, shared: &Shared, page: Page) -> Result
             metadata: rest,
             status: item.status,
         };
-        if let Some(wish) = review.wish(&key, &current, &shared.manager) {
+        if let Some(wish) = review.wish(&key, &current, manager) {
             state.queue.put_back(key, wish);
         }
     }

@@ -2,11 +2,13 @@
 
 use myriad_api::ObjectKind;
 use myriad_api::gateway::Gateway;
+use myriad_model::Host;
 
 use super::entity::Entity;
 use super::facts::{GatewayFact, is_default};
 use super::ports::{self, Socket};
-use super::standing::{self, Mode};
+use super::realm::realm;
+use super::standing::{self, GatewayStanding, Mode};
 use super::{backend_tls, clients};
 use crate::engine::{Output, PortSpeech, Reader, Stake, StakeClaim, Unit};
 
@@ -80,7 +82,28 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
         if is_stream {
             continue;
         }
+        let stake = named_stake(reader, &standing, &place.host);
+        output.stakes.extend(stake);
         output.needs.push(Unit::host_of(place.host));
     }
     output
+}
+
+/// The claim of an object to a host that it names, where that belongs to a namespace. By it the
+/// engine learns who comes to a host without an edit, and nobody reads it.
+fn named_stake(reader: &mut Reader<'_>, standing: &GatewayStanding, host: &Host) -> Option<Stake> {
+    let settings = reader.settings();
+    if realm(settings, standing, host).is_empty() || !settings.late_claims {
+        return None;
+    }
+    let meta = standing.entity.meta();
+    Some(Stake {
+        seat: reader.hash(GatewayFact::NamedSeat(host.as_str())),
+        claim: StakeClaim {
+            order: 0,
+            created: reader.noted_api_claim(meta, host).since(),
+            id: meta.key.id().clone(),
+            value: meta.key.kind as u32,
+        },
+    })
 }

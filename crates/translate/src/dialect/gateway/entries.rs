@@ -17,7 +17,7 @@ use super::hostname::covers;
 use super::ports::{self, Placement};
 use super::route::RouteObject;
 use super::standing::{self, GatewayStanding};
-use crate::engine::{PortSpeech, Reader, Stake, StakeClaim, Unit};
+use crate::engine::{Claimed, PortSpeech, Reader, Stake, StakeClaim, Unit};
 use crate::resolve::{Claim, Claims};
 
 /// The most claims of routes to a host that are read, the oldest first: nobody need know all of
@@ -52,6 +52,8 @@ pub(crate) fn stakes(
     let meta = attached.standing.entity.meta();
     let of_route = reader.noted_api_claim(route.meta(), host);
     let claim = reader.noted_api_claim(meta, own).by(&of_route);
+    let since = entered_since(reader, route, (host, meta.key.namespace()));
+    let claim = claim.no_earlier(since.unwrap_or(i64::MIN));
     let id: Arc<str> = format!("{},{}", meta.key.id(), listener.name).into();
     let by_age = StakeClaim {
         order: 0,
@@ -69,6 +71,20 @@ pub(crate) fn stakes(
     [(of_all, by_age), (of_namespace, once)]
         .map(|(seat, claim)| Stake { seat, claim })
         .into()
+}
+
+/// Since when a route enters a host by the objects of a namespace, where that is not for as long as
+/// it claims the host. The caller noted that it reads for how long.
+fn entered_since(
+    reader: &Reader<'_>,
+    route: &RouteObject,
+    (host, by): (&Host, &str),
+) -> Option<i64> {
+    if !reader.is_late(route.key()) {
+        return None;
+    }
+    let entered = Claimed::Entered(host.clone(), by.into());
+    reader.claimed_since(route.meta(), &entered)
 }
 
 /// The listeners by which routes enter a host on the proxies of the view, though they do not name

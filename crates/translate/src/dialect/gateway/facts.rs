@@ -45,6 +45,8 @@ pub(crate) enum GatewayFact<'a> {
     EnteredSeat(&'a str),
     /// The seat of the same of the objects of a namespace, each of them once.
     EntrySeat(&'a str, &'a str),
+    /// The seat of the objects with listeners that name a host, where they have a place for it.
+    NamedSeat(&'a str),
     /// The answer of a listener of an object, or of a Gateway to ListenerSets by no name, to the
     /// objects of a namespace. It is kept for a batch, and is nothing that is read.
     Taken(ObjectKind, &'a str, &'a str, &'a str),

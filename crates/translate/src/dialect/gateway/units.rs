@@ -35,6 +35,7 @@ pub(crate) static ENTRANCE: UnitKind = UnitKind {
         ..Bond::READ
     },
     claim_fact: Some(|hasher, id, host| hasher.fact(GatewayFact::Claim(id, host.as_str()))),
+    named_seat: Some(|hasher, host| hasher.fact(GatewayFact::NamedSeat(host.as_str()))),
     ..UnitKind::of_object("entrance", 9, Own::Key)
 };
 

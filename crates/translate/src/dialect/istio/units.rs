@@ -29,6 +29,7 @@ pub(crate) static GATEWAY: UnitKind = UnitKind {
 /// The hosts of one VirtualService, by `namespace/name`, and what is wrong with it alone.
 pub(crate) static VIRTUAL_SERVICE: UnitKind = UnitKind {
     claim_fact: Some(|hasher, id, host| hasher.fact(IstioFact::ServiceClaim(id, host.as_str()))),
+    is_let_in: true,
     ..UnitKind::of_object("virtual service", 5, Own::Of(ObjectKind::VirtualService))
 };
 
@@ -162,7 +163,7 @@ pub(crate) fn newly(old: &Object, new: &Object, settings: &Settings) -> Option<N
             let is_named = |stream: &Claimed| {
                 let at_any = match stream {
                     Claimed::Stream(gateway, _) => Claimed::stream(gateway, 0),
-                    Claimed::Host(_) | Claimed::Port(..) => None,
+                    Claimed::Host(_) | Claimed::Entered(..) | Claimed::Port(..) => None,
                 };
                 let at_any = at_any.is_some_and(|at_any| named.contains(&at_any));
                 is_seen && (at_any || named.contains(stream))

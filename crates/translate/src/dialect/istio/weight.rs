@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use myriad_api::Object;
 use myriad_api::istio::destination_rule::TrafficPolicy;
 use myriad_api::istio::destination_rule::balancer::{LoadBalancer, RingHash};
 use myriad_api::istio::destination_rule::connection::{ClientTls, ClientTlsMode};
-use myriad_api::istio::virtual_service::{HttpMatch, HttpRoute, TcpRoute, TlsRoute};
+use myriad_api::istio::virtual_service::{HttpMatch, HttpRoute, TcpMatch, TcpRoute, TlsRoute};
 use myriad_api::istio::{
-    DestinationRule, DestinationRuleSpec, IstioObject, ServiceEntry, SpecProblem, StringMatch,
-    VirtualService,
+    DestinationRule, DestinationRuleSpec, IstioObject, ServiceEntry, ServiceEntrySpec, SpecProblem,
+    StringMatch, VirtualService,
 };
 use myriad_model::HashTable;
 
@@ -131,6 +132,10 @@ const DELEGATED_ROWS_LEAST: usize = 256;
 /// [`DELEGATED_ROWS`].
 const DELEGATED_BYTES_LEAST: usize = DELEGATED_ROWS << 10;
 
+/// The rows that a match by addresses counts for at least, and a block of addresses: each
+/// connection is compared with such matches one by one.
+const ADDRESSED_ROWS: usize = 64;
+
 /// The rows and texts that the delegates of a VirtualService may still have on a host.
 pub(crate) struct DelegatedLeft {
     /// Rows.
@@ -176,14 +181,23 @@ fn rows_of(route: &HttpRoute) -> usize {
 /// where a host covers many.
 fn rows_of_tls(route: &TlsRoute, hosts: usize) -> usize {
     let rows = route.matches.iter().map(|matched| {
-        let of_each = 1 + text_rows(texts::of_tls(matched, &route.route));
+        let least = least_rows(!matched.destination_subnets.is_empty());
+        let of_each = least + text_rows(texts::of_tls(matched, &route.route));
         of_each.saturating_mul(matched.sni_hosts.len().max(hosts))
     });
     rows.fold(0, usize::saturating_add).max(hosts)
 }
 
+/// The rows that a match of streams counts for at least.
+fn least_rows(is_addressed: bool) -> usize {
+    if is_addressed { ADDRESSED_ROWS } else { 1 }
+}
+
 fn rows_of_tcp(route: &TcpRoute) -> usize {
-    let of_match = |matched| 1 + text_rows(texts::of_tcp(matched, &route.route));
+    let of_match = |matched: &TcpMatch| {
+        let is_any = matched.destination_subnets.is_empty() && matched.source_subnet.is_empty();
+        least_rows(!is_any) + text_rows(texts::of_tcp(matched, &route.route))
+    };
     let rows: usize = route.matches.iter().map(of_match).sum();
     rows.max(1 + text_rows(texts::of_shares(&route.route)))
 }
@@ -249,13 +263,24 @@ pub(crate) fn hosts(object: &Object) -> u64 {
 /// The endpoints of an entry, or its addresses where these are more: each port of each host has
 /// all of them.
 pub(crate) fn of_entry(entry: &ServiceEntry) -> u64 {
-    let spec = &entry.spec;
-    let each = spec.endpoints.len().max(spec.addresses.len()).max(1) as u64;
+    places_of(&entry.spec)
+}
+
+fn places_of(spec: &ServiceEntrySpec) -> u64 {
+    let addresses = spec.addresses.iter().map(|text| rows_of_address(text));
+    let addresses = addresses.fold(0, u64::saturating_add);
+    let each = addresses.max(spec.endpoints.len() as u64).max(1);
     let ports = spec.ports.len().max(1) as u64;
     let of_hosts = each.saturating_mul(spec.hosts.len() as u64);
-    of_hosts
-        .max(spec.addresses.len() as u64)
-        .saturating_mul(ports)
+    of_hosts.max(addresses).saturating_mul(ports)
+}
+
+/// The endpoints that an address of an entry counts for: each connection at its ports is compared
+/// with a block.
+fn rows_of_address(text: &str) -> u64 {
+    let block = text.parse::<IpNet>();
+    let is_block = block.is_ok_and(|block| block.prefix_len() < block.max_prefix_len());
+    least_rows(is_block) as u64
 }
 
 /// The slots of a rule, for the host as a whole and for each subset; those of one port of its
@@ -286,4 +311,79 @@ fn of_policy(policy: Option<&TrafficPolicy>, slots_max: u32) -> u64 {
             HashTable::Ring(slots) | HashTable::Maglev(slots) => u64::from(slots),
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::istio::ServiceEntrySpec;
+    use myriad_api::istio::service_entry::EntryPort;
+    use myriad_api::istio::virtual_service::{TcpMatch, TcpRoute, TlsMatch, TlsRoute};
+
+    use super::{ADDRESSED_ROWS, places_of, rows_of_tcp, rows_of_tls};
+
+    #[test]
+    fn blocks_of_an_entry_that_connections_are_compared_with_count_for_more() {
+        let names = |texts: &[&str]| -> Box<[Box<str>]> {
+            texts.iter().map(|text| Box::from(*text)).collect()
+        };
+        let entry = |hosts: &[&str], addresses: &[&str], ports: usize| ServiceEntrySpec {
+            hosts: names(hosts),
+            addresses: names(addresses),
+            ports: vec![EntryPort::default(); ports].into(),
+            ..ServiceEntrySpec::default()
+        };
+        let block = ADDRESSED_ROWS as u64;
+        let cases: [(&[&str], &[&str], usize, u64); 7] = [
+            (&["a.example"], &[], 1, 1),
+            (&["a.example"], &["192.0.2.1", "192.0.2.2"], 1, 2),
+            (&["a.example"], &["192.0.2.0/24"], 1, block),
+            (&["a.example"], &["192.0.2.1/32", "::1"], 1, 2),
+            (&["a.example"], &["2001:db8::/32", "::1"], 1, block + 1),
+            (&["a.example", "b.example"], &["192.0.2.0/24"], 3, 6 * block),
+            (&[], &["192.0.2.0/24"], 2, 2 * block),
+        ];
+        for (hosts, addresses, ports, weight) in cases {
+            let counted = places_of(&entry(hosts, addresses, ports));
+            assert_eq!(counted, weight, "{hosts:?} {addresses:?} {ports}");
+        }
+    }
+
+    #[test]
+    fn matches_that_connections_are_compared_with_one_by_one_count_for_more() {
+        let texts = |text: &str| -> Box<[Box<str>]> { [Box::<str>::from(text)].into() };
+        let subnets = || texts("10.0.0.0/8");
+        let any = || TcpMatch::default();
+        let to = || TcpMatch {
+            destination_subnets: subnets(),
+            ..TcpMatch::default()
+        };
+        let from = || TcpMatch {
+            source_subnet: "10.0.0.0/8".into(),
+            ..TcpMatch::default()
+        };
+        for (matches, rows) in [
+            (vec![], 1),
+            (vec![any(), any()], 2),
+            (vec![any(), to()], 1 + ADDRESSED_ROWS),
+            (vec![to(), from()], 2 * ADDRESSED_ROWS),
+        ] {
+            let route = TcpRoute {
+                matches: matches.into(),
+                ..TcpRoute::default()
+            };
+            assert_eq!(rows_of_tcp(&route), rows);
+        }
+        for (destination_subnets, rows) in [(Box::default(), 3), (subnets(), 3 * ADDRESSED_ROWS)] {
+            let matched = TlsMatch {
+                sni_hosts: texts("a.example"),
+                destination_subnets,
+                ..TlsMatch::default()
+            };
+            let route = TlsRoute {
+                matches: [matched].into(),
+                ..TlsRoute::default()
+            };
+            assert_eq!(rows_of_tls(&route, 3), rows);
+        }
+    }
 }

@@ -20,7 +20,8 @@ const PORTS_OF_NAMESPACE_MAX: usize = 96;
 /// The most routes of a namespace for one Service.
 const ROUTES_MAX: usize = 64;
 
-const OWN: &str = "\
+/// A class of Gateways with proxies of their own.
+pub(super) const OWN: &str = "\
 apiVersion: v1
 kind: ConfigMap
 metadata: {namespace: infra, name: own}

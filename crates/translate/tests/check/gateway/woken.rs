@@ -1,10 +1,12 @@
-//! Routes that wait, and to which an edit of a Gateway lets come what they wait for: whoever has
-//! that keeps it, however old they are.
+//! Routes and listeners that wait, and to which an edit of a Gateway lets come what they wait for:
+//! whoever has that keeps it, however old they are.
 
-use myriad_translate::{Engine, Settings};
+use myriad_api::ObjectKind;
+use myriad_translate::{Engine, Settings, View};
 
-use super::apply;
+use super::bounds::OWN;
 use super::work::{default_gateway, gateway, listener, nobody_is_unnamed, route, sections};
+use super::{HOLDS, apply, object_of, refusals, status};
 use crate::world;
 
 /// How long it is remembered that a namespace lost a host, in seconds.
@@ -180,7 +182,174 @@ fn another_gateway_that_opens_makes_no_route_younger_at_the_first() {
         apply(&mut engine, object);
     }
     assert_eq!(sections(&engine, "good.test"), part("infra"));
-    assert_eq!(engine.usage().late_claims, 0);
+    // It is late at the other one alone.
+    let noted = engine.late_claims().objects;
+    let noted: Vec<String> = noted
+        .iter()
+        .flat_map(|it| it.claims.iter().map(|(claimed, _)| claimed.to_string()))
+        .collect();
+    assert_eq!(noted, ["good.test@more"]);
+}
+
+#[test]
+fn a_route_at_a_shared_gateway_takes_its_host_to_none_of_its_own() {
+    let any = listener("it", 80, "");
+    let own = gateway(EVIL, 2020, &any);
+    let both = "{name: edge, namespace: infra}, {name: edge}";
+    let shared = gateway(("infra", "edge"), 2021, &any);
+    // It was first there, and others came to the host at the same Gateway.
+    let first = route(("evil", "r"), 2022, both, "good.test");
+    let at = "{name: edge, namespace: infra}";
+    let other = route(("shop", "r"), 2023, at, "good.test");
+    let opened = [
+        // By an edit of the Gateway, and by one of the route.
+        [closed(&own), first.clone(), own.clone()],
+        [own.clone(), first.replace(both, at), first.clone()],
+    ];
+    for [gateway, route, opens] in opened {
+        let mut engine = engine();
+        for object in [&shared, &gateway, &route, &other] {
+            apply(&mut engine, object);
+        }
+        assert_eq!(sections(&engine, "good.test"), part("infra"));
+        apply(&mut engine, &opens);
+        assert_eq!(sections(&engine, "good.test"), part("infra"), "{opens}");
+        assert!(is_as_fresh(&engine, &[&shared, &own, &first, &other]));
+        // What leaves the shared one does not take the host along.
+        let left = first.replace(both, "{name: edge}");
+        apply(&mut engine, &left);
+        assert_eq!(sections(&engine, "good.test"), part("infra"), "{opens}");
+        assert!(is_as_fresh(&engine, &[&shared, &own, &left, &other]));
+        apply(&mut engine, "remove HTTPRoute shop/r");
+        assert_eq!(sections(&engine, "good.test"), part("evil"), "{opens}");
+    }
+}
+
+/// A ListenerSet of a namespace at its own Gateway.
+fn own_set(namespace: &str, year: u32) -> String {
+    let listener = listener("own", 80, ", hostname: good.test");
+    let spec = format!("  parentRef: {{name: edge}}\n  listeners:\n{listener}");
+    object_of("ListenerSet", (namespace, "s"), year, &spec)
+}
+
+/// A Gateway that takes ListenerSets.
+fn with_sets(gateway: &str) -> String {
+    gateway.replace(
+        "  listeners:",
+        "  allowedListeners: {namespaces: {from: Same}}\n  listeners:",
+    )
+}
+
+#[test]
+fn an_old_listener_set_takes_no_host_by_an_edit_of_its_gateway() {
+    let of_others = listener("it", 80, ", hostname: '*.else.test'");
+    let evil = gateway(EVIL, 2020, &of_others);
+    let named = listener("it", 80, ", hostname: good.test");
+    let shop = gateway(SHOP, 2024, &named);
+    let waits = own_set("evil", 2020);
+    let mut engine = engine();
+    for object in [&evil, &waits, &shop] {
+        apply(&mut engine, object);
+    }
+    assert_eq!(sections(&engine, "good.test"), part("shop"));
+    let opened = with_sets(&evil);
+    apply(&mut engine, &opened);
+    assert_eq!(sections(&engine, "good.test"), part("shop"));
+    assert!(is_as_fresh(&engine, &[&opened, &waits, &shop]));
+    // Nor by one that keeps it out for a moment.
+    apply(&mut engine, &evil);
+    apply(&mut engine, &opened);
+    assert_eq!(sections(&engine, "good.test"), part("shop"));
+    apply(
+        &mut engine,
+        "remove gateway.networking.k8s.io/v1/Gateway shop/edge",
+    );
+    let own = vec!["listenerset/evil/s/own".to_owned()];
+    assert_eq!(sections(&engine, "good.test"), own);
+    // Who has it keeps it.
+    apply(&mut engine, &gateway(SHOP, 2040, &named));
+    assert_eq!(sections(&engine, "good.test"), own);
+}
+
+#[test]
+fn an_old_listener_set_takes_no_port_by_an_edit_of_its_gateway() {
+    let db = "  - {name: db, port: 5432, protocol: TCP}\n";
+    let evil = gateway(EVIL, 2020, &listener("it", 80, ", hostname: '*.else.test'"));
+    let spec = format!("  parentRef: {{name: edge}}\n  listeners:\n{db}");
+    let waits = object_of("ListenerSet", ("evil", "s"), 2020, &spec);
+    let (shop, opened) = (gateway(SHOP, 2024, db), with_sets(&evil));
+    let mut engine = engine();
+    for object in [&evil, &waits, &shop] {
+        apply(&mut engine, object);
+    }
+    let refused = |engine: &Engine, kind, namespace, name| {
+        refusals(&status(engine, kind, namespace, name), "Accepted")
+    };
+    for text in [&opened, &evil, &opened] {
+        apply(&mut engine, text);
+        let of_shop = refused(&engine, ObjectKind::Gateway, "shop", "edge");
+        assert_eq!(of_shop, HOLDS, "{text}");
+    }
+    assert!(is_as_fresh(&engine, &[&opened, &waits, &shop]));
+    // What the owner leaves it may have.
+    let left = shop.replace("gatewayClassName: myriad", "gatewayClassName: none");
+    apply(&mut engine, &left);
+    let of_evil = refused(&engine, ObjectKind::ListenerSet, "evil", "s");
+    assert_eq!(of_evil, HOLDS);
+}
+
+#[test]
+fn who_loses_the_host_of_a_listener_by_a_mistake_has_it_again_for_a_while() {
+    let of_others = listener("it", 80, ", hostname: '*.else.test'");
+    let shop = gateway(SHOP, 2021, &of_others);
+    let (opened, own) = (with_sets(&shop), own_set("shop", 2021));
+    let evil = gateway(EVIL, 2024, &listener("it", 80, ", hostname: good.test"));
+    let mut engine = engine();
+    for object in [&opened, &own, &evil] {
+        apply(&mut engine, object);
+    }
+    let of_shop = vec!["listenerset/shop/s/own".to_owned()];
+    assert_eq!(sections(&engine, "good.test"), of_shop);
+    let mut at = |seconds: i64, text: &str| {
+        engine.apply(world::changes(text), world::NOW + seconds);
+        let count = engine.usage().late_claims;
+        (sections(&engine, "good.test"), count)
+    };
+    assert_eq!(at(0, &shop), (part("evil"), 0));
+    assert_eq!(at(10, &opened), (of_shop, 0));
+    assert_eq!(at(20, &shop), (part("evil"), 0));
+    assert_eq!(at(20 + LEFT_SECONDS_MAX, &opened), (part("evil"), 1));
+}
+
+#[test]
+fn what_a_gateway_has_at_proxies_of_its_own_it_has_nowhere_else() {
+    let named = "  - {name: it, port: 80, protocol: HTTP, hostname: good.test}\n  - {name: db, \
+                 port: 5432, protocol: TCP}\n";
+    let at = |place, year, class: &str| {
+        gateway(place, year, named).replace("gatewayClassName: myriad", class)
+    };
+    let (own, shared) = ("gatewayClassName: own", "gatewayClassName: myriad");
+    let mut engine = world::engine(Settings {
+        views: vec![View::dedicated("evil", "edge")],
+        ..settings()
+    });
+    apply(&mut engine, OWN);
+    apply(&mut engine, &at(EVIL, 2020, own));
+    apply(&mut engine, &at(SHOP, 2024, shared));
+    assert_eq!(sections(&engine, "good.test"), part("shop"));
+    apply(&mut engine, &at(EVIL, 2020, shared));
+    assert_eq!(sections(&engine, "good.test"), part("shop"));
+    let shop = status(&engine, ObjectKind::Gateway, "shop", "edge");
+    assert_eq!(refusals(&shop, "Accepted"), HOLDS);
+    // One that had both there before has them, whatever its class is called.
+    let same = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: \
+                same}\nspec: {controllerName: myriad.dev/gateway-controller}\n";
+    apply(&mut engine, same);
+    let same = at(SHOP, 2024, "gatewayClassName: same");
+    apply(&mut engine, &same);
+    assert_eq!(sections(&engine, "good.test"), part("shop"));
+    let shop = status(&engine, ObjectKind::Gateway, "shop", "edge");
+    assert_eq!(refusals(&shop, "Accepted"), HOLDS);
 }
 
 #[test]

@@ -134,4 +134,16 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Look("look for findings about labels of Pods"),
     },
+    ChangedDefault {
+        line: "sends by an exact name of `headersToUpstreamOnAllow`",
+        change: "fields that an authorizer may set reach endpoints from authorizers alone",
+        setting: "",
+        sign: Sign::Look("look for authorizers that leave fields of clients as they are"),
+    },
+    ChangedDefault {
+        line: "A block of addresses of a ServiceEntry counts as 64",
+        change: "a block of addresses of a ServiceEntry counts as 64 endpoints",
+        setting: "--bound endpoints=0",
+        sign: Sign::Look("look for findings about --bound endpoints"),
+    },
 ];

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use myriad_model::{Balancer, HashTable, LocalityShares, UpstreamOptions, Warmup};
 
+use super::super::ACTIVE_LOOKS;
 use super::{fail, hashing, member, members, outlier, shares, shares_at};
 use crate::balance::{Choice, Endpoint, Flight, Member, Pool, PoolPart, TransportSettings};
 use crate::random::rng::Rng;
@@ -181,6 +182,53 @@ fn who_is_out_of_a_part_is_so_in_the_next_pool_that_has_it() {
             assert_eq!(pool.out(), 0);
         }
     }
+}
+
+#[test]
+fn parts_that_are_left_out_as_a_whole_are_passed_over() {
+    for (balancer, _) in balancers() {
+        let options = UpstreamOptions {
+            outlier: Some(Box::new(outlier(100, 0))),
+            ..with(balancer)
+        };
+        let pool = pool_of(&[&[1; 5], &[1; 2], &[1; 5]], &options);
+        let mut others = (0..12).filter(|index| *index != 6);
+        assert!(others.all(|index| fail(&pool, index, 1_000)));
+        let row = pool.levels[0].row().unwrap();
+        for from in 0..12 {
+            let looked_at: Vec<usize> = row.in_service(from, 1_001).collect();
+            assert!(looked_at.iter().all(|it| [5, 6].contains(it)), "{from}");
+            assert!(looked_at.contains(&6), "{from}");
+        }
+        assert_eq!(shares_at(&pool, keys(100), 1_001)[6], 100);
+        assert!(fail(&pool, 6, 1_002));
+        assert_eq!(row.in_service(0, 1_003).count(), 0);
+        assert_eq!(shares_at(&pool, keys(100), 1_003), [0; 12]);
+        assert!((0..12).all(|index| row.in_service(index, 31_000).count() >= 12));
+    }
+}
+
+#[test]
+fn of_very_many_endpoints_some_tell_how_many_requests_are_in_flight() {
+    const COUNT: u32 = 100_000;
+    let options = with(Balancer::Random);
+    let member = |number: u32| Member {
+        target: Arc::new(Endpoint::new(
+            ((0x0a00_0000 + number).to_be_bytes(), 80).into(),
+            TransportSettings::shared(None),
+        )),
+        weight: 1,
+        priority: 0,
+    };
+    let members: Vec<Member> = (0..COUNT).map(member).collect();
+    let targets = members.iter().map(|member| member.target.clone());
+    let flights: Vec<Flight> = targets.map(Flight::start).collect();
+    let parts = divided(members, &[128; 782], &options);
+    let pool = Pool::of_parts(None, parts.iter(), &options, (None, 0));
+    assert!(pool.active().abs_diff(COUNT) < COUNT / 100);
+    assert!(pool.looked_at(pool.step()).count() <= ACTIVE_LOOKS);
+    drop(flights);
+    assert_eq!(pool.active(), 0);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myriad_model::{
-    AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
-    Authorize, Dns, DnsMode, Domain, Extent, Kind, Protocol, Reach, TlsSettings, Upstream, Value,
+    AccessAction, AccessSubject, Dns, DnsMode, Domain, Extent, Kind, Protocol, Reach, TlsSettings,
+    Upstream, Value,
 };
 use rustls::ClientConfig;
 use rustls::client::Resumption;
@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::super::checks::access_policy_on;
 use super::super::streams;
 use super::super::world::{Client, World, domain, trust, trusting};
 use super::mutual::Authority;
@@ -140,26 +141,6 @@ pub(super) fn sidecar(authority: &Authority, account: &str) -> Arc<ClientConfig>
     Arc::new(config)
 }
 
-fn policy(action: AccessAction, subject: AccessSubject, value: &str) -> Value {
-    let test = AccessTest {
-        subject,
-        any: [AccessMatcher::Exact(value.into())].into(),
-        none: Box::default(),
-    };
-    let rule = AccessRule {
-        when: [test].into(),
-        ..AccessRule::default()
-    };
-    Value::AccessPolicy(Box::new(AccessPolicy {
-        listeners: Default::default(),
-        check: AccessCheck::Authorize(Authorize {
-            action,
-            is_dry_run: false,
-            rules: [rule].into(),
-        }),
-    }))
-}
-
 /// Two hosts below `example.com` at one port, each at an address of its own.
 async fn two_hosts() -> Story {
     two_hosts_within(Limits::default()).await
@@ -204,13 +185,13 @@ async fn the_name_within_says_which_host_below_a_wildcard_is_reached() {
 async fn policies_see_the_name_within_and_the_identity_outside() {
     let mut story = two_hosts().await;
     let name = AccessSubject::ServerName;
-    let deny = policy(AccessAction::Deny, name, "b.example.com");
+    let deny = access_policy_on(AccessAction::Deny, name, "b.example.com");
     story.world.put("deny", deny);
     assert_eq!(story.ask("a.example.com").await.as_deref(), Some("a:hello"));
     assert_eq!(story.ask("b.example.com").await, None);
     story.world.remove(Kind::AccessPolicy, "deny");
     let own = "cluster.local/ns/shop/sa/client";
-    let allow = policy(AccessAction::Allow, AccessSubject::Principal, own);
+    let allow = access_policy_on(AccessAction::Allow, AccessSubject::Principal, own);
     story.world.put("allow", allow);
     assert_eq!(story.ask("b.example.com").await.as_deref(), Some("b:hello"));
     let other = sidecar(&story.authority, "other");

@@ -9,10 +9,10 @@ use myriad_api::ObjectKey;
 use myriad_base::clock::{self, Instant};
 use serde_json::Value;
 
-use super::super::super::lease::Claim;
 use super::super::super::moment::second_time;
 use super::super::ours::{StatusOwner, difference};
-use super::{Describe, Description, Shared};
+use super::super::work::Shared;
+use super::{Describe, Description, State};
 
 /// The most edited objects that are remembered. Each of the others waits for as long as one that
 /// is edited all the time.
@@ -23,10 +23,9 @@ const WAITS_MAX: u32 = 64;
 
 /// Compares objects that watches show with what their status shall be.
 pub(super) struct Mender {
-    pub(super) claim: Claim,
     pub(super) owner: StatusOwner,
     pub(super) describe: Arc<dyn Describe>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared<State>>,
 }
 
 /// The objects that were edited, until they have been left alone for a while.
@@ -51,7 +50,7 @@ impl Mender {
     /// before the first review.
     pub(super) fn look(&self, key: &ObjectKey, json: &str) {
         let now = clock::now();
-        if !self.claim.holds(now) {
+        if !self.shared.claim.holds(now) {
             return;
         }
         let state = self.shared.lock();
