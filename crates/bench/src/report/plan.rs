@@ -100,8 +100,9 @@ fn activation_of_envoy(mode: Mode) -> Vec<Point> {
         points.push(point.with(Peers::Envoy));
     }
     for &count in chains {
-        // Each change of many domains takes seconds.
-        let few = mode.pick([5, 3], [8, 5], [100, 20]);
+        // Each change of many domains takes seconds, and of the most tens of seconds.
+        let some = if count > 7_000 { [3, 2] } else { [8, 5] };
+        let few = mode.pick([5, 3], some, [100, 20]);
         let samples = if count > 1_000 {
             few
         } else {
