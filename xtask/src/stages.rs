@@ -31,9 +31,6 @@ struct Stage {
 /// The stages that only root can run: containers need it.
 const OF_ROOT: [&str; 2] = ["node", "conformance"];
 
-/// The stage that runs where it is named alone: it takes minutes, and other programs than ours.
-const BY_NAME: &str = "report";
-
 /// The stages in the order in which they run: what is quick or stops everything comes first.
 const STAGES: [Stage; 17] = [
     stage("setup", setup::run),
@@ -56,7 +53,7 @@ const STAGES: [Stage; 17] = [
         crate::conformance::run_shard(&place.root, &place.programs.join("myriad"))
     }),
     stage("bench-smoke", smoke::run),
-    stage(BY_NAME, cluster::run_report),
+    stage("report", cluster::run_report),
 ];
 
 const fn stage(name: &'static str, run: fn(&Place) -> Result<()>) -> Stage {
@@ -120,7 +117,7 @@ fn choose(names: &[String], is_root: bool) -> Result<Vec<&'static Stage>> {
     }
     let stages = STAGES.iter().filter(|stage| {
         let named = names.iter().any(|name| name == stage.name);
-        let is_usual = (is_root || !OF_ROOT.contains(&stage.name)) && stage.name != BY_NAME;
+        let is_usual = is_root || !OF_ROOT.contains(&stage.name);
         stage.name == "setup" || named || names.is_empty() && is_usual
     });
     Ok(stages.collect())
@@ -232,10 +229,10 @@ mod tests {
             error.contains("tidiness") && error.contains("tidy"),
             "{error}"
         );
-        let usual = STAGES.iter().map(|it| it.name).filter(|it| *it != BY_NAME);
+        let usual = STAGES.iter().map(|it| it.name);
         assert!(choose(&[], true).expect("all").into_iter().eq(usual));
         let others = choose(&[], false).expect("all but those");
-        assert_eq!(others.len(), STAGES.len() - OF_ROOT.len() - 1);
+        assert_eq!(others.len(), STAGES.len() - OF_ROOT.len());
         assert!(!others.iter().any(|name| OF_ROOT.contains(name)));
         let names = choose(&OF_ROOT, false);
         assert_eq!(names.expect("known"), ["setup", "node", "conformance"]);
