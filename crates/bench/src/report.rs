@@ -42,6 +42,10 @@ pub struct ReportArgs {
     /// of the same commands and programs, are not measured again.
     #[arg(long, default_value = "report")]
     out: PathBuf,
+    /// Points count as well that another build of this program has measured, where the command and
+    /// all other programs are the same; the report names that build.
+    #[arg(long)]
+    other_builds: bool,
     /// Only peers that are there already; otherwise those that are missing are fetched.
     #[arg(long, conflicts_with = "alone")]
     present: bool,
@@ -106,6 +110,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<()> {
     let count = experiments.iter().map(|it| it.points.len()).sum();
     let progress = Progress::new(count);
     let mut runner = Runner::new(&folder, &programs, mode);
+    runner.other_builds = args.other_builds;
     let report = Report::new(mode, &programs)?;
     let measured = measure_all(&experiments, report, &mut runner, &progress, &folder);
     progress.end();
@@ -211,8 +216,28 @@ impl Report {
         self.finished += results.points.iter().filter(|it| it.is_finished()).count();
         let gaps = results.points.iter().map(|it| it.gaps.len());
         self.gaps += gaps.sum::<usize>() + results.missing.len();
+        for point in &results.points {
+            self.note_build(point);
+        }
         self.experiments.push(results);
         Ok(())
+    }
+
+    /// Names the build of this program that has measured a point, where it is another one.
+    fn note_build(&mut self, point: &Outcome) {
+        let Some(build) = point.programs.get(programs::BENCH) else {
+            return;
+        };
+        if self.programs.get(programs::BENCH) == Some(build) {
+            return;
+        }
+        let name = format!("{} of earlier points", programs::BENCH);
+        let named = self.programs.entry(name).or_default();
+        if !named.contains(build) {
+            let comma = if named.is_empty() { "" } else { ", " };
+            named.push_str(comma);
+            named.push_str(build);
+        }
     }
 }
 

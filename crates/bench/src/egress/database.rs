@@ -99,6 +99,8 @@ impl Database {
     async fn transact(&mut self, message: &[u8], bytes_min: usize) -> anyhow::Result<()> {
         let answered = tokio::time::timeout(ANSWER_TIMEOUT, async {
             self.stream.write_all(message).await?;
+            // Of what TLS has taken a rest may wait here, which nothing else sends.
+            self.stream.flush().await?;
             let length = usize::try_from(self.stream.read_i32_le().await?)?;
             ensure!(
                 (HEADER_BYTES..ANSWER_BYTES_MAX).contains(&length),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::point::Outcome;
+use super::programs::BENCH;
 use super::{Report, figures, page};
 
 /// The longest point that is read back, and the longest output of one.
@@ -47,6 +48,32 @@ impl Folder {
         let text = read(&self.point(experiment, key)).ok()?;
         let outcome: Outcome = serde_json::from_str(&text).ok()?;
         (outcome.key == key && outcome.is_finished()).then_some(outcome)
+    }
+
+    /// The latest point that was finished with the same command and the same programs but for this
+    /// one, of which another build has measured it.
+    pub(super) fn kept_of_another_build(
+        &self,
+        experiment: &str,
+        wanted: &Outcome,
+    ) -> Option<Outcome> {
+        let others = |it: &Outcome| {
+            let mut programs = it.programs.clone();
+            programs.remove(BENCH);
+            programs
+        };
+        let prefix = format!("{experiment}-");
+        let files = std::fs::read_dir(self.path.join("points")).ok()?;
+        files
+            .flatten()
+            .filter(|file| file.file_name().to_string_lossy().starts_with(&prefix))
+            .filter_map(|file| {
+                let text = read(&file.path()).ok()?;
+                serde_json::from_str::<Outcome>(&text).ok()
+            })
+            .filter(|it| it.is_finished() && it.command == wanted.command)
+            .filter(|it| others(it) == others(wanted))
+            .max_by(|one, other| one.ended.cmp(&other.ended))
     }
 
     /// Keeps a point that is finished.

@@ -14,6 +14,10 @@ use myriad_lab::{peer, tool};
 pub(super) const ENVOY: &str = "envoy";
 pub(super) const PEERS: [&str; 3] = [ENVOY, "haproxy", "nginx"];
 
+/// This program, and the one that it measures.
+pub(super) const BENCH: &str = "myriad-bench";
+const MYRIAD: &str = "myriad";
+
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 16;
 
@@ -44,7 +48,7 @@ impl Programs {
         let bench = std::env::current_exe().ok();
         let myriad = std::env::var_os("MYRIAD_BIN").map(PathBuf::from);
         let myriad = myriad.or_else(|| Some(bench.as_ref()?.with_file_name("myriad")));
-        let own = [("myriad-bench", bench), ("myriad", myriad)];
+        let own = [(BENCH, bench), (MYRIAD, myriad)];
         let own = own.into_iter().filter_map(|(name, path)| {
             let version = env!("CARGO_PKG_VERSION");
             // Builds of one version differ, so the file itself is part of it.
@@ -112,9 +116,16 @@ impl Programs {
             (name, found)
         });
         Programs {
-            own: [("myriad".to_owned(), version.to_owned())].into(),
+            own: [(MYRIAD.to_owned(), version.to_owned())].into(),
             peers: peers.collect(),
         }
+    }
+
+    /// The same, of another build of this program.
+    #[cfg(test)]
+    pub(super) fn by(mut self, build: &str) -> Programs {
+        self.own.insert(BENCH.to_owned(), build.to_owned());
+        self
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Runner<'a> {
     folder: &'a Folder,
     programs: &'a Programs,
     limit: Duration,
+    /// Whether points of another build of this program count.
+    pub(super) other_builds: bool,
     /// The cluster of all points that need one, once it was needed; or why there is none.
     cluster: Option<Result<Shared, String>>,
     /// The program that is run.
@@ -43,6 +45,7 @@ impl<'a> Runner<'a> {
             folder,
             programs,
             limit: Duration::from_secs(60 * minutes),
+            other_builds: false,
             cluster: None,
             // Not by path: a build that replaces the file meanwhile must not change what runs.
             program: "/proc/self/exe".into(),
@@ -65,6 +68,11 @@ impl<'a> Runner<'a> {
             return Ok(outcome);
         };
         if let Some(kept) = self.folder.kept(experiment, &outcome.key) {
+            return Ok(kept);
+        }
+        if self.other_builds
+            && let Some(kept) = self.folder.kept_of_another_build(experiment, &outcome)
+        {
             return Ok(kept);
         }
         let mut command = Command::new(&self.program);
@@ -188,7 +196,7 @@ fn descendants(process: u32, depth: usize) -> Vec<Pid> {
     all
 }
 
-/// The error of a log: from where it begins, or else its last lines.
+/// The error of a log: from where it begins to where its stack does, or else its last lines.
 fn reason(log: &str) -> String {
     let lines: Vec<&str> = log
         .lines()
@@ -197,7 +205,9 @@ fn reason(log: &str) -> String {
         .collect();
     let from = lines.iter().rposition(|line| line.starts_with("Error:"));
     let from = from.unwrap_or(lines.len().saturating_sub(3));
-    shortened(&lines[from..].join(" "))
+    let lines = &lines[from..];
+    let stack = lines.iter().position(|line| *line == "Stack backtrace:");
+    shortened(&lines[..stack.unwrap_or(lines.len())].join(" "))
 }
 
 fn shortened(text: &str) -> String {
@@ -212,6 +222,8 @@ mod tests {
     fn a_reason_is_the_error_and_not_what_came_before() {
         let log = "starting\nError: no route\n\nCaused by:\n    gone\n";
         assert_eq!(reason(log), "Error: no route Caused by: gone");
+        let log = format!("{log}\nStack backtrace:\n   0: main\n");
+        assert_eq!(reason(&log), "Error: no route Caused by: gone");
         assert_eq!(reason("a\nb\nc\nd\n"), "b c d");
         assert_eq!(reason(""), "");
     }

@@ -449,6 +449,32 @@ fn a_finished_point_is_not_measured_again_and_a_failed_one_is() {
 }
 
 #[test]
+fn a_point_of_another_build_counts_where_it_is_asked_for_and_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::open(place.path()).unwrap();
+    let point = script("echo '{\"a\":1}'");
+    let old = Programs::of_test("1", &[]).by("old");
+    let first = shell(&folder, &old).point("one", &point).unwrap();
+    let take = |programs: &Programs, other_builds: bool| {
+        let mut runner = shell(&folder, programs);
+        runner.other_builds = other_builds;
+        runner.point("one", &point).unwrap()
+    };
+    // Another build of the program that is measured is another point all the same.
+    let newer = Programs::of_test("2", &[]).by("new");
+    assert_ne!(take(&newer, true).programs, first.programs);
+    let new = Programs::of_test("1", &[]).by("new");
+    assert_eq!(take(&new, true), first);
+    let mut report = Report::new(Mode::Quick, &new).unwrap();
+    for _ in 0..2 {
+        report.note_build(&first);
+    }
+    let named = report.programs.get("myriad-bench of earlier points");
+    assert_eq!(named.map(String::as_str), Some("old"));
+    assert_ne!(take(&new, false).key, first.key);
+}
+
+#[test]
 fn output_that_is_no_object_is_a_failure() {
     let place = tempfile::tempdir().unwrap();
     let folder = Folder::open(place.path()).unwrap();
