@@ -162,6 +162,10 @@ impl<O: Outlet> Control<O> {
     /// on.
     async fn turn(&mut self, inbox: &mut mpsc::Receiver<Event>) -> bool {
         self.settle_dedicated();
+        // However much there is to do, and however often somebody sends something.
+        if self.ticked + TICK <= clock::now() {
+            self.tick();
+        }
         if !self.take_waiting(inbox) {
             return false;
         }
@@ -182,11 +186,7 @@ impl<O: Outlet> Control<O> {
         tokio::select! {
             event = inbox.recv() => event.is_some_and(|event| self.take(event)),
             () = sleep_to(self.next_due()) => true,
-            // However often somebody sends something.
-            () = sleep_to(Some(self.ticked + TICK)) => {
-                self.tick();
-                true
-            }
+            () = sleep_to(Some(self.ticked + TICK)) => true,
         }
     }
 

@@ -123,6 +123,7 @@ static RULES: Rules = Rules {
         hollow: holdings::hollow,
         reduce: holdings::reduce,
         beyond: Unit::beyond,
+        crowded: holdings::crowded,
         copying: &units::UPSTREAM,
         copies: upstream::weigh,
         slots: upstream::weigh_slots,

@@ -25,6 +25,7 @@ mod reach;
 mod reader;
 mod revisit;
 mod rival;
+mod room;
 mod row;
 mod rules;
 mod run;
@@ -101,6 +102,7 @@ use naming::Naming;
 use parts::Parts;
 use postponed::Postponed;
 use revisit::Partings;
+use room::Room;
 use sealing::SealedParts;
 use stakes::Stakes;
 use tally::Tally;
@@ -121,6 +123,8 @@ pub struct Engine {
     objects: Objects,
     units: Units,
     ledger: Ledger<Finding>,
+    /// How much is told about each namespace.
+    room: Room,
     wishes: Ledger<Wish>,
     issuers: Ledger<StatedIssuer>,
     rivals: Ledger<Rival>,
@@ -156,9 +160,10 @@ pub struct Engine {
     now: i64,
     /// The objects that were taken in and are not translated yet.
     run: Run,
-    /// The units that objects of other namespaces woke, and that run later.
+    /// The units that run later: woken by objects of other namespaces, or without time.
     postponed: Postponed,
-    /// The objects that are admitted again, since their namespaces may hold other amounts.
+    /// The objects that are admitted again, since their namespaces may hold other amounts or others
+    /// of them do.
     readmitted: Readmitted,
     /// The views of sidecars that have yet to look at what they may see.
     visits: Visits,
@@ -283,6 +288,7 @@ impl Engine {
             objects: Objects::new(rules.found_under),
             units: Units::new(),
             ledger: Ledger::default(),
+            room: Room::new(settings.bounds.findings()),
             wishes: Ledger::default(),
             issuers: Ledger::default(),
             rivals: Ledger::default(),
@@ -433,13 +439,13 @@ impl Engine {
         let is_visit = may_visit && !was_visited;
         let mut next = None;
         if !is_visit {
+            next = self.postponed.next_turn(&self.readmitted, may_run);
+        }
+        if let Some(namespace) = &next {
             // An object that is admitted is there before what runs for it.
-            next = self.readmit(&mut run, may_run);
-            if next.is_some() {
-                self.drain(&mut run, has_time, true);
-            } else if let Some(namespace) = self.postponed.next_turn(may_run) {
-                self.run_postponed(&namespace, &mut run, has_time);
-                next = Some(namespace);
+            match self.readmit(namespace, &mut run) {
+                true => self.drain(&mut run, has_time, true),
+                false => self.run_postponed(namespace, &mut run, has_time),
             }
         }
         if next.is_none() && may_visit {
@@ -451,28 +457,6 @@ impl Engine {
             return None;
         };
         Some((namespace, self.conclude(run, bytes_encoded)))
-    }
-
-    /// Runs some postponed units of a namespace.
-    fn run_postponed(
-        &mut self,
-        namespace: &str,
-        run: &mut Run,
-        has_time: &mut dyn FnMut() -> bool,
-    ) {
-        for _ in 0..postponed::TURN_UNITS {
-            let Some(id) = self.postponed.pop(namespace) else {
-                break;
-            };
-            self.mark(id, true, run);
-            // It runs itself, however late it is.
-            let mut is_first = true;
-            let mut has_more = || std::mem::take(&mut is_first) || has_time();
-            self.drain(run, &mut has_more, true);
-            if !has_time() {
-                break;
-            }
-        }
     }
 
     /// The outcome of a batch, before which so many bytes were encoded.

@@ -64,7 +64,7 @@ impl<'de, S: Read> Visitor<'de> for Frame<S> {
                     map.next_value::<IgnoredAny>()?;
                 }
                 Field::Other(name) => {
-                    notes.add_field(&name, false);
+                    notes.add_field(&name, false)?;
                     map.next_value::<IgnoredAny>()?;
                 }
             }

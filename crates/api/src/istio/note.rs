@@ -2,6 +2,8 @@
 
 use serde::de::Error;
 
+use crate::finding::cut;
+
 /// The most notes that are kept of one object; the last says how many more there were.
 pub const NOTES_MAX: usize = 64;
 
@@ -17,6 +19,7 @@ const ALLOCATION_BYTES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Note {
     /// Path of the field, such as `spec.http[0].match[1].statPrefix`; empty for the whole object.
+    /// One beyond 1 KiB is cut, as findings cut their texts.
     pub field: Box<str>,
     /// Why it is not read.
     pub kind: NoteKind,
@@ -37,7 +40,15 @@ pub enum NoteKind {
 pub(crate) enum Step {
     Field(&'static str),
     Index(usize),
+    /// See [`Step::key`].
     Key(Box<str>),
+}
+
+impl Step {
+    /// The step to the value of a key. A long key is cut: paths are made of it again and again.
+    pub(crate) fn key(key: &str) -> Step {
+        Step::Key(cut(key).into())
+    }
 }
 
 /// The notes of an object that is being read, and the path of the field under way.
@@ -49,8 +60,10 @@ pub(crate) struct Notes {
     path: Vec<Step>,
     list: Vec<Note>,
     left_off: u32,
-    /// The memory of what was read so far, in bytes.
+    /// The memory of the values that were read so far, in bytes.
     bytes: usize,
+    /// The memory of the notes, and of problems in place of values, in bytes.
+    note_bytes: usize,
 }
 
 impl Notes {
@@ -70,8 +83,12 @@ impl Notes {
         self.path.truncate(depth);
     }
 
-    /// The path of the field under way.
+    /// The path of the field under way, cut where it is long.
     pub(crate) fn path(&self) -> String {
+        cut(self.whole_path())
+    }
+
+    fn whole_path(&self) -> String {
         let mut text = String::new();
         for step in &self.path {
             match step {
@@ -83,24 +100,30 @@ impl Notes {
         text
     }
 
-    /// Notes a field of the message under way that is not read.
-    pub(crate) fn add_field(&mut self, name: &str, is_refused: bool) {
+    /// Notes a field of the message under way that is not read, and counts the note.
+    ///
+    /// # Errors
+    /// See [`Notes::count`].
+    pub(crate) fn add_field<E: Error>(&mut self, name: &str, is_refused: bool) -> Result<(), E> {
         let kind = match is_refused {
             true => NoteKind::Refused,
             false => NoteKind::Unknown,
         };
         if self.list.len() + 1 >= NOTES_MAX {
             self.left_off = self.left_off.saturating_add(1);
-            return;
+            return Ok(());
         }
-        let mut field = self.path();
+        let mut field = self.whole_path();
         push_name(&mut field, name);
-        let field = field.into();
+        let field: Box<str> = cut(field).into();
+        self.note_bytes += size_of::<Note>() + field.len() + ALLOCATION_BYTES;
         self.list.push(Note { field, kind });
+        self.check()
     }
 
     /// Notes that the whole object is not read.
     pub(crate) fn add_object(&mut self) {
+        self.note_bytes += size_of::<Note>();
         self.list.push(Note {
             field: Box::default(),
             kind: NoteKind::Refused,
@@ -113,7 +136,11 @@ impl Notes {
     /// Where the object takes more than [`OBJECT_BYTES_MAX`].
     pub(crate) fn count<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
         self.bytes = self.bytes.saturating_add(bytes + ALLOCATION_BYTES);
-        if self.bytes <= OBJECT_BYTES_MAX {
+        self.check()
+    }
+
+    fn check<E: Error>(&self) -> Result<(), E> {
+        if self.bytes() <= OBJECT_BYTES_MAX {
             return Ok(());
         }
         let mib = OBJECT_BYTES_MAX >> 20;
@@ -124,12 +151,20 @@ impl Notes {
 
     /// The memory of what was read so far, in bytes; at most [`OBJECT_BYTES_MAX`].
     pub(crate) fn bytes(&self) -> usize {
+        self.bytes.saturating_add(self.note_bytes)
+    }
+
+    /// The memory of the values alone, to go back to where one of them is not kept.
+    pub(crate) fn value_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets what was counted, since it is not kept.
-    pub(crate) fn forget_bytes(&mut self) {
-        self.bytes = 0;
+    /// Goes back to this memory of values, where a problem stands in place of what was counted
+    /// since. Its two texts count, and notes that were made meanwhile stay.
+    pub(crate) fn replace_since(&mut self, value_bytes: usize, problem: [&str; 2]) {
+        self.bytes = value_bytes;
+        let texts = problem.iter().map(|text| text.len() + ALLOCATION_BYTES);
+        self.note_bytes += texts.sum::<usize>();
     }
 
     /// The notes, in the order of their fields.

@@ -12,6 +12,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 use serde::{Deserialize, Deserializer};
 
 use super::note::{Notes, Step};
+use crate::finding::cut;
 
 /// A value in protobuf's JSON form.
 pub(crate) trait Read: Sized {
@@ -74,7 +75,7 @@ pub(crate) fn read_message<'de, M: Message, D: Deserializer<'de>>(
                 let (field, number, name) = match name {
                     Name::Known(field, number, name) => (field, number, name),
                     Name::Other(name) => {
-                        notes.add_field(&name, M::REFUSED.contains(&&*name));
+                        notes.add_field(&name, M::REFUSED.contains(&&*name))?;
                         map.next_value::<IgnoredAny>()?;
                         continue;
                     }
@@ -288,7 +289,7 @@ impl<T: Read> Read for Map<T> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Map<T>, A::Error> {
                 let mut pairs: Vec<(Box<str>, T)> = Vec::new();
                 while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-                    self.0.enter(Step::Key((&*key).into()));
+                    self.0.enter(Step::key(&key));
                     self.0.count(size_of::<(Box<str>, T)>() + key.len())?;
                     let value = map.next_value_seed(Item(self.0, PhantomData))?;
                     pairs.push((key.into(), value));
@@ -310,9 +311,9 @@ impl<T: Read> Read for Map<T> {
 /// The problem of a `spec` that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecProblem {
-    /// Path of the field, from `spec`.
+    /// Path of the field, from `spec`; at most 1 KiB of it.
     pub field: Box<str>,
-    /// A description of the problem, without trailing stop.
+    /// A description of the problem, without trailing stop; at most 1 KiB.
     pub message: Box<str>,
 }
 
@@ -321,14 +322,14 @@ impl<T: Read> Read for Result<T, SpecProblem> {
     fn read<'de, D: Deserializer<'de>>(d: D, notes: &mut Notes) -> Result<Self, D::Error> {
         // A reader that has failed cannot go on, so the value is taken out of it first.
         let value = serde_json::Value::deserialize(d)?;
-        let depth = notes.depth();
+        let (depth, bytes) = (notes.depth(), notes.value_bytes());
         Ok(T::read(value, notes).map_err(|error| {
-            let field = notes.path();
+            let (field, message) = (notes.path(), cut(error.to_string()));
             notes.leave_to(depth);
-            notes.forget_bytes();
+            notes.replace_since(bytes, [&field, &message]);
             SpecProblem {
                 field: field.into(),
-                message: error.to_string().into(),
+                message: message.into(),
             }
         }))
     }

@@ -9,11 +9,11 @@ use clap::Args;
 #[command(next_help_heading = "Bounds")]
 pub struct RawBounds {
     /// Bound what one namespace may hold, or one upstream or host; may be given more than once. The
-    /// names are hosts, routes, endpoints, certificates, regex-kib, object-bytes, issuers, ports,
-    /// hash-slots, upstream-hash-slots, host-subsets, subset-endpoints, endpoint-copies,
-    /// late-claims and views; 0 is no bound. The youngest objects of a namespace beyond a bound are
-    /// without effect, with a finding. Beside these, control-share is the part of the time, in
-    /// percent, that objects of one namespace may take to translate.
+    /// names are hosts, routes, endpoints, certificates, regex-kib, object-bytes, finding-bytes,
+    /// issuers, ports, hash-slots, upstream-hash-slots, host-subsets, subset-endpoints,
+    /// endpoint-copies, late-claims and views; 0 is no bound. The youngest objects of a namespace
+    /// beyond a bound are without effect, with a finding. Beside these, control-share is the part
+    /// of the time, in percent, that objects of one namespace may take to translate.
     #[arg(
         long = "bound",
         env = "MYRIAD_BOUNDS",

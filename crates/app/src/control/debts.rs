@@ -15,8 +15,12 @@ use myriad_base::clock::Instant;
 /// The processor time from which on a batch is heavy.
 pub(super) const HEAVY_MIN: Duration = Duration::from_millis(100);
 
-/// The longest that a namespace waits for one batch.
+/// The longest that a namespace waits for one batch, unless the batch took very long.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// How many times as long as its batch took a namespace may wait in any case, so that it has no
+/// more than its share by batches of a quarter of a minute.
+const WAIT_FACTOR_MAX: u32 = 4;
 
 /// How long light batches are added up at most.
 const SUMMED_FOR: Duration = Duration::from_secs(10);
@@ -250,7 +254,8 @@ impl Debts {
     /// How long a namespace waits for what a batch cost; `None` if nobody does.
     fn wait(&self, cost: Duration) -> Option<Duration> {
         let wait = cost.saturating_mul(100 - self.share) / self.share;
-        (cost >= HEAVY_MIN && !wait.is_zero()).then_some(wait.min(WAIT_MAX))
+        let max = WAIT_MAX.max(cost.saturating_mul(WAIT_FACTOR_MAX));
+        (cost >= HEAVY_MIN && !wait.is_zero()).then_some(wait.min(max))
     }
 
     /// Whether another namespace has changed anything of late.
@@ -312,6 +317,15 @@ mod tests {
         }
         let unbounded = debts(0).charge("a".into(), bill(WAIT_MAX), clock::now(), true);
         assert_eq!(unbounded, None);
+    }
+
+    #[test]
+    fn a_batch_of_more_than_a_quarter_of_a_minute_is_waited_for_as_any_other() {
+        for (share, cost, wait) in [(20, 15, 60), (20, 20, 80), (1, 10, 60), (1, 20, 80)] {
+            let [cost, wait] = [cost, wait].map(Duration::from_secs);
+            let debt = debts(share).charge("a".into(), bill(cost), clock::now(), true);
+            assert_eq!(debt.map(|debt| debt.wait), Some(wait), "{share} {cost:?}");
+        }
     }
 
     #[test]

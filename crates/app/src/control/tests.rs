@@ -18,7 +18,9 @@ mod tables;
 mod visits;
 
 use super::queue::Holders;
-use super::{Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares, TAKING_IN_MAX};
+use super::{
+    Addresses, Control, Event, Fairness, INBOX_EVENTS_MAX, Outlet, Shares, TAKING_IN_MAX, TICK,
+};
 use crate::board::Board;
 use crate::live::Live;
 
@@ -203,6 +205,16 @@ async fn a_single_change_is_published_with_the_first_of_a_flood_before_it() {
     assert_eq!(at, &position(8));
     let (_, before) = &published[published.len() - 2];
     assert_eq!(before, &position(6), "the last of 7 came with the last cut");
+}
+
+#[tokio::test]
+async fn what_nothing_leads_to_is_looked_after_however_much_there_is_to_do() {
+    let (mut control, _, mut inbox) = control(vec![listed(), batch("a", 0..4_000, 2)]);
+    assert!(control.turn(&mut inbox).await && !control.queue.is_empty());
+    control.ticked -= 2 * TICK;
+    let before = control.ticked;
+    assert!(control.turn(&mut inbox).await && !control.queue.is_empty());
+    assert!(control.ticked >= before + TICK);
 }
 
 #[tokio::test]

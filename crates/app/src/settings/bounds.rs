@@ -47,6 +47,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         "certificates" => bounds.certificates = read(number)?,
         "hash-slots" => bounds.hash_slots = read(number)?,
         "object-bytes" => bounds.object_bytes = read(number)?,
+        "finding-bytes" => bounds.finding_bytes = read(number)?,
         "hosts" => bounds.hosts = read(number)?,
         "regex-kib" => bounds.regex_kib = read(number)?,
         "issuers" => bounds.issuers = read(number)?,
@@ -73,7 +74,7 @@ fn set(bounds: &mut Bounds, text: &str) -> Result<(), String> {
         _ => {
             return Err(
                 "is none of hosts, routes, endpoints, certificates, regex-kib, object-bytes, \
-                 issuers, ports, hash-slots, upstream-hash-slots, host-subsets, \
+                 finding-bytes, issuers, ports, hash-slots, upstream-hash-slots, host-subsets, \
                  subset-endpoints, endpoint-copies, late-claims, views and control-share"
                     .to_owned(),
             );
@@ -110,6 +111,7 @@ mod tests {
             "late-claims=5",
             "views=4",
             "object-bytes=8",
+            "finding-bytes=9",
             "hosts=3",
             "regex-kib=6",
             "issuers=2",
@@ -125,6 +127,7 @@ mod tests {
             late_claims: 5,
             views: 4,
             object_bytes: 8,
+            finding_bytes: 9,
             hosts: 3,
             regex_kib: 6,
             issuers: 2,

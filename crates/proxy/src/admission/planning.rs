@@ -5,9 +5,15 @@
 //! of connections, each of which always has such a request ready, and a round of all of them is
 //! what anybody else would wait for several times. So what a request has cost is charged to the
 //! source of its client and to the namespace, and beyond some three milliseconds in a round of the
-//! worker's loop further ones wait until others have had their turn. A request that costs no more
-//! than any does is charged to nobody. Bodies that come in very small chunks or frames are charged
-//! to the source alone, and what follows of them waits as costly requests do.
+//! worker's loop further ones wait until others have had their turn. Bodies that come in very small
+//! chunks or frames are charged to the source alone, and what follows of them waits as costly
+//! requests do.
+//!
+//! A request that costs no more than any does is charged no steps, but very many of them are a long
+//! round as well. So all requests of a source are counted, whatever they cost, and beyond some five
+//! milliseconds of them in a round further ones wait. That is another account than the one of
+//! steps, so that costly requests of a source wait for no cheap ones of it. Whoever has fewer
+//! requests ready at a time, over however many connections, waits for nobody.
 //!
 //! Nobody knows before a request is read what it will cost. By a connection whose last one was
 //! costly the next one waits as soon as its source, or its namespace, has had its turn, or all
@@ -16,7 +22,7 @@
 
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::rounds::{RoundRule, RoundWait, Rounds, Spender};
 use super::silent::source_of;
@@ -33,7 +39,11 @@ const TURN_STEPS: u32 = 2 * STEPS_MAX;
 /// The cost of all sources together beyond which costly connections wait.
 const ALL_STEPS: u32 = 4 * TURN_STEPS;
 
-/// The steps below which a request is charged to nobody: any takes as long.
+/// The requests of a source in a round, of any cost, that are some three milliseconds; beyond twice
+/// as many its further ones wait.
+const TURN_REQUESTS: u32 = 128;
+
+/// The steps below which a request is charged none: any takes as long.
 pub(crate) const CHARGED_STEPS: u32 = 1 << 10;
 
 /// The steps from which on a request is costly: some 30 us.
@@ -58,6 +68,16 @@ const OF_SOURCES: RoundRule = RoundRule {
     lines_max: 8,
 };
 
+/// The rounds of sources in which each request counts for one. A connection that is called has a
+/// whole turn, which is more than one request by HTTP/2.
+const OF_REQUESTS: RoundRule = RoundRule {
+    task: "requests of any cost",
+    turn: TURN_REQUESTS,
+    all: u32::MAX,
+    called_max: 32,
+    lines_max: 8,
+};
+
 /// The rounds of namespaces.
 const OF_NAMESPACES: RoundRule = RoundRule {
     task: "requests of namespaces",
@@ -71,12 +91,18 @@ const OF_NAMESPACES: RoundRule = RoundRule {
 /// be read are at most as many as there are connections.
 pub struct PlanTurns {
     sources: Rc<Rounds>,
+    requests: Rc<Rounds>,
     namespaces: Rc<Rounds>,
 }
 
 /// The place in line of a request, where it waits.
 #[derive(Default)]
-pub struct PlanWait(RoundWait);
+pub struct PlanWait {
+    place: RoundWait,
+    /// Whether its source has had its turn by what requests have cost, so that it waits for that by
+    /// their number.
+    is_counted: bool,
+}
 
 /// The connection of a client, as its requests take turns.
 #[derive(Clone, Copy)]
@@ -91,6 +117,7 @@ impl Default for PlanTurns {
     fn default() -> Self {
         PlanTurns {
             sources: Rounds::new(OF_SOURCES),
+            requests: Rounds::new(OF_REQUESTS),
             namespaces: Rounds::new(OF_NAMESPACES),
         }
     }
@@ -103,11 +130,34 @@ impl PlanTurns {
     }
 
     /// Whether a request of any source may be read at once.
-    pub fn admits_any_source(&self) -> bool {
-        self.sources.is_calm()
+    pub fn admits_any_request(&self) -> bool {
+        self.sources.is_calm() && self.requests.is_calm()
     }
 
     /// Ready once a request of a client may be read.
+    pub fn poll_request(
+        &self,
+        asker: Asker,
+        wait: &mut PlanWait,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        if !wait.is_counted {
+            ready!(self.poll_source(asker, wait, context));
+            wait.is_counted = true;
+        }
+        let spender = Spender {
+            id: asker.source,
+            part: 0,
+            // What it costs makes no difference here.
+            is_costly: false,
+        };
+        ready!(self.requests.poll_turn(spender, &mut wait.place, context));
+        wait.is_counted = false;
+        Poll::Ready(())
+    }
+
+    /// Ready once more may be done for a client, as far as that depends on what its source has
+    /// cost: more of a body, or one more request in the turn of its connection.
     pub fn poll_source(
         &self,
         asker: Asker,
@@ -120,7 +170,7 @@ impl PlanTurns {
             part: u64::from(is_costly),
             is_costly,
         };
-        self.sources.poll_turn(spender, &mut wait.0, context)
+        self.sources.poll_turn(spender, &mut wait.place, context)
     }
 
     /// Whether a request may be planned for any namespace at once.
@@ -143,7 +193,12 @@ impl PlanTurns {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         let spender = of_namespace(namespace, asker);
-        self.namespaces.poll_turn(spender, &mut wait.0, context)
+        self.namespaces.poll_turn(spender, &mut wait.place, context)
+    }
+
+    /// Counts a request of a source.
+    pub fn note_request(&self, source: u64) {
+        self.requests.spend(source, 1);
     }
 
     /// Charges steps to the source of a client.
@@ -185,7 +240,10 @@ mod tests {
     use myriad_base::task;
     use tokio::task::{LocalSet, yield_now};
 
-    use super::{Asker, PlanTurns, PlanWait, STEPS_MAX, TURN_STEPS, odd_path_steps, read_steps};
+    use super::{
+        Asker, OF_REQUESTS, PlanTurns, PlanWait, STEPS_MAX, TURN_REQUESTS, TURN_STEPS,
+        odd_path_steps, read_steps,
+    };
 
     /// The connections of a client that floods, each of which always has a request ready.
     const MANY: usize = 200;
@@ -211,7 +269,8 @@ mod tests {
         for _ in 0..REQUESTS {
             let asker = Asker { source, is_costly };
             let mut wait = PlanWait::default();
-            poll_fn(|context| turns.poll_source(asker, &mut wait, context)).await;
+            poll_fn(|context| turns.poll_request(asker, &mut wait, context)).await;
+            turns.note_request(source);
             if !turns.admits(namespace, asker) {
                 let mut wait = PlanWait::default();
                 poll_fn(|context| turns.poll_namespace(namespace, asker, &mut wait, context)).await;
@@ -304,14 +363,14 @@ mod tests {
         let is_read = |is_costly| {
             let mut context = Context::from_waker(Waker::noop());
             let mut wait = PlanWait::default();
-            let polled = turns.poll_source(of(is_costly), &mut wait, &mut context);
+            let polled = turns.poll_request(of(is_costly), &mut wait, &mut context);
             polled.is_ready()
         };
         let story = async {
-            assert!(turns.admits_any_source() && turns.admits_any_namespace());
+            assert!(turns.admits_any_request() && turns.admits_any_namespace());
             turns.spend(source, TURN_STEPS);
             turns.spend_for(1, TURN_STEPS);
-            assert!(!turns.admits_any_source() && !turns.admits_any_namespace());
+            assert!(!turns.admits_any_request() && !turns.admits_any_namespace());
             assert!(!is_read(true) && is_read(false));
             assert!(!turns.admits(1, of(true)) && turns.admits(1, of(false)));
             turns.spend(source, TURN_STEPS);
@@ -344,6 +403,94 @@ mod tests {
             }
             // Two passes of the loop for each turn, and a few before the first.
             assert!(rounds <= 3 * MANY * REQUESTS / FIT, "{rounds}");
+        };
+        LocalSet::new().run_until(story).await;
+    }
+
+    /// The requests of one source that are read before anybody else has a turn.
+    const AT_ONCE: usize = 2 * TURN_REQUESTS as usize;
+
+    /// Asks for a request that is as cheap as any, once, and counts it where it is read.
+    fn is_read(turns: &PlanTurns, source: u64, is_costly: bool, wait: &mut PlanWait) -> bool {
+        let asker = Asker { source, is_costly };
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = turns.poll_request(asker, wait, &mut context);
+        if polled.is_ready() {
+            turns.note_request(source);
+        }
+        polled.is_ready()
+    }
+
+    /// As many were read in one round as there were connections.
+    #[tokio::test]
+    async fn cheap_requests_of_one_source_are_read_a_few_at_a_time() {
+        let (flood, other) = (source("192.0.2.1"), source("192.0.2.2"));
+        let story = async {
+            let turns = PlanTurns::default();
+            let mut waits: Vec<_> = (0..3 * AT_ONCE).map(|_| PlanWait::default()).collect();
+            let ask = |waits: &mut Vec<PlanWait>| {
+                let before = waits.len();
+                waits.retain_mut(|wait| !is_read(&turns, flood, false, wait));
+                assert!(is_read(&turns, other, false, &mut PlanWait::default()));
+                before - waits.len()
+            };
+            assert_eq!(ask(&mut waits), AT_ONCE);
+            // Others of it have no turn before those that wait.
+            waits.extend((0..AT_ONCE).map(|_| PlanWait::default()));
+            assert_eq!(ask(&mut waits), 0);
+            let (mut passes, called) = (0, OF_REQUESTS.called_max);
+            while !waits.is_empty() {
+                yield_now().await;
+                let read = ask(&mut waits);
+                assert!(read <= 2 * called, "{read}");
+                passes += 1;
+                // Rounds follow at once: two passes of the loop for each, at most.
+                assert!(passes <= 3 * (3 * AT_ONCE / called), "{passes}");
+            }
+        };
+        LocalSet::new().run_until(story).await;
+    }
+
+    /// A balancer in front has all clients behind one address.
+    #[tokio::test]
+    async fn a_source_with_few_requests_at_a_time_never_waits() {
+        let source = source("192.0.2.1");
+        let story = async {
+            let turns = PlanTurns::default();
+            for _ in 0..64 {
+                for _ in 0..TURN_REQUESTS / 2 {
+                    let mut wait = PlanWait::default();
+                    assert!(is_read(&turns, source, false, &mut wait));
+                }
+                // The answers to them come before the next ones.
+                for _ in 0..2 {
+                    yield_now().await;
+                }
+            }
+        };
+        LocalSet::new().run_until(story).await;
+    }
+
+    /// By one account it would wait whenever the cheap ones have had half of what they may.
+    #[tokio::test]
+    async fn a_costly_request_waits_for_cheap_ones_of_its_source_as_any_other_does() {
+        let source = source("192.0.2.1");
+        let story = async {
+            let turns = PlanTurns::default();
+            for _ in 0..AT_ONCE - 1 {
+                turns.note_request(source);
+            }
+            assert!(!turns.admits_any_request());
+            assert!(is_read(&turns, source, true, &mut PlanWait::default()));
+            assert!(!is_read(&turns, source, true, &mut PlanWait::default()));
+            assert!(!is_read(&turns, source, false, &mut PlanWait::default()));
+            let is_costly = true;
+            let asker = Asker { source, is_costly };
+            let mut context = Context::from_waker(Waker::noop());
+            let mut wait = PlanWait::default();
+            // What else belongs to the turn of a connection goes on.
+            let polled = turns.poll_source(asker, &mut wait, &mut context);
+            assert!(polled.is_ready());
         };
         LocalSet::new().run_until(story).await;
     }

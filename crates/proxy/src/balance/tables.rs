@@ -4,20 +4,22 @@
 //!
 //! Once a process serves, long work is not done by whoever follows the controller: a large table is
 //! built beside, and until it is there the one before leads to those endpoints that are still
-//! there.
+//! there. Whoever has other long work to do for a namespace has it done there as well.
 
 mod building;
 mod former;
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use arc_swap::ArcSwapOption;
 use myriad_base::metrics::{Counter, Gauge, Metrics};
 use myriad_model::HashTable;
+use tokio::sync::oneshot;
 
-use self::building::Building;
+use self::building::{BesideWork, Building};
 use self::former::FormerTable;
 use super::maglev::Maglev;
 use super::ring::Ring;
@@ -173,8 +175,8 @@ impl HashTables {
         }
         let tables = self.clone();
         let work = move || {
-            while let Some(table) = tables.0.building.wait() {
-                tables.build(&table);
+            while let Some(work) = tables.0.building.wait() {
+                tables.perform(work);
             }
         };
         let thread = std::thread::Builder::new().name("hash tables".to_owned());
@@ -182,6 +184,27 @@ impl HashTables {
             tracing::error!(%error, "there is no thread for hash tables: they are built at once");
             self.0.building.end();
         }
+    }
+
+    /// Has long work of a namespace done where large tables are built, in the turns of namespaces,
+    /// or at once where nothing is served yet. None where it has panicked.
+    pub async fn work_beside<T: Send + 'static>(
+        &self,
+        owner: u64,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        if !self.0.building.is_begun() {
+            return Some(work());
+        }
+        let (sender, receiver) = oneshot::channel();
+        let work = move || {
+            // Nothing is done for who does not wait any more.
+            if !sender.is_closed() {
+                let _ = sender.send(work());
+            }
+        };
+        self.0.building.push_other(owner, Box::new(work));
+        receiver.await.ok()
     }
 
     /// A commit begins, which may have some tables built at once.
@@ -291,6 +314,15 @@ impl HashTables {
             self.0.building.push(owner, Arc::downgrade(&table));
         }
         table
+    }
+
+    /// Does work that has its turn.
+    fn perform(&self, work: BesideWork) {
+        match work {
+            BesideWork::Table(table) => self.build(&table),
+            // Whoever waits learns of a panic by being told nothing.
+            BesideWork::Other(work) => drop(catch_unwind(AssertUnwindSafe(work))),
+        }
     }
 
     /// Builds a table that was put off.

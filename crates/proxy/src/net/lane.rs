@@ -189,6 +189,16 @@ impl Turn {
         lane.pass_on();
         true
     }
+
+    /// Whether it is one of those that the next questions of the lane wait for, while of so many
+    /// that are being asked some are of another lane.
+    pub(crate) fn is_beside_others(&self, asked: usize) -> bool {
+        let Some(lane) = self.lane.as_ref().filter(|_| !self.is_slow) else {
+            return false;
+        };
+        let state = lane.state();
+        asked > state.quick + state.slow
+    }
 }
 
 impl Drop for Turn {
@@ -274,6 +284,19 @@ mod tests {
         assert_eq!(placed(&mut questions).len(), 1);
         let state = lane.state();
         assert_eq!((state.quick, state.waiting), (0, 0));
+    }
+
+    #[test]
+    fn a_place_is_kept_only_where_there_are_questions_of_others() {
+        let lane = lane(2, 1, 10);
+        let mut questions: Vec<_> = (0..3).map(|asker| lane.enter(asker)).collect();
+        let mut places = placed(&mut questions);
+        assert_eq!(places.len(), 2);
+        assert!(places.iter().all(|(_, it)| !it.is_beside_others(2)));
+        assert!(places.iter().all(|(_, it)| it.is_beside_others(3)));
+        // Nobody waits for the place of one that has stepped aside.
+        let (_, mut aside) = places.pop().unwrap();
+        assert!(aside.step_aside() && !aside.is_beside_others(9));
     }
 
     #[test]

@@ -1,30 +1,39 @@
 //! Names: which addresses the hosts file and DNS say that a host has, and for how long.
 //!
 //! One thread asks for the whole process, started by the first question, so that no worker has
-//! sockets, timers or caches of DNS. It keeps nothing: whoever asks keeps what it is told. No
-//! namespace has more than a quarter of the questions, so that one whose names nobody answers does
-//! not hold up those of another. Its clients have them in turns.
+//! sockets, timers or caches of DNS. It keeps nothing: whoever asks keeps what it is told, and is
+//! looked at now and then. No namespace has more than a quarter of the questions, so that one whose
+//! names nobody answers does not hold up those of another. Its clients have them in turns. Long
+//! messages are cut short before they are unpacked, and a question whose answer took long keeps
+//! its place for a while where others are asked, so that large answers do not hold them up either.
 
+mod cut;
+pub(crate) mod known;
+
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts,
 };
 use hickory_resolver::net::NetError;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name as DnsName;
-use hickory_resolver::{TokioResolver, system_conf};
+use hickory_resolver::{Resolver, system_conf};
 use myriad_base::clock::{self, Instant};
 use myriad_base::metrics::{Counter, Metrics};
 use myriad_base::task;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::LocalSet;
+use tokio::time::MissedTickBehavior;
 
+use self::cut::CuttingRuntime;
+use self::known::{KnownAddresses, LOOK_AGAIN};
 use super::border::{Border, BorderSettings};
 use super::lane::{Lane, LaneBounds, Turn};
 use crate::limits::namespace_max;
@@ -64,6 +73,14 @@ const LANE: LaneBounds = LaneBounds {
     slow: SLOW_MAX,
     waiting: namespace_max(WAITING_MAX),
 };
+
+/// How many times as long as its answer has taken on the thread a question keeps its place where
+/// those of other lanes are asked: a lane has a quarter of the thread's time then, and somewhat
+/// more where messages come over TCP, which are unpacked apart from questions.
+const KEPT_TIMES: u32 = 4 * namespace_max(ASKED_MAX) as u32;
+
+/// The longest that it does: as long as a question without an answer may hold up others.
+const KEPT_MAX: Duration = QUICK;
 
 /// The class of namespaces, and of names that are known, among hashes.
 const CLASS: u8 = 15;
@@ -112,6 +129,8 @@ struct Inner {
     asking: AtomicUsize,
     /// The questions of namespaces. Those that share a lane by chance share what it has.
     lanes: Box<[Arc<Lane>]>,
+    /// The addresses that those keep who asked.
+    known: Arc<KnownAddresses>,
     /// The thread's end for questions; none where it could not be started.
     questions: OnceLock<Option<mpsc::Sender<Question>>>,
 }
@@ -126,6 +145,14 @@ struct Counters {
     empty: Counter,
     failed: Counter,
     refused: Counter,
+    cut: Counter,
+    reduced: Counter,
+}
+
+/// A future, and the time of the processor that it has taken so far.
+struct Timed<F> {
+    future: F,
+    taken: Duration,
 }
 
 struct Question {
@@ -180,6 +207,17 @@ impl Names {
                 "Questions that were not asked because too many wait",
                 &counters.refused,
             ),
+            (
+                "dns_messages_cut",
+                "Messages of servers of DNS that were longer than what is used of them",
+                &counters.cut,
+            ),
+            (
+                "dns_upstreams_reduced",
+                "Times that each name of an upstream was given one address, since all that are \
+                 kept, or those of its namespace, were at their limit",
+                &counters.reduced,
+            ),
         ] {
             metrics.register(name, help, counter.clone());
         }
@@ -190,6 +228,7 @@ impl Names {
                 counters,
                 asking: AtomicUsize::new(0),
                 lanes: (0..LANES).map(|_| Arc::new(Lane::new(LANE))).collect(),
+                known: Arc::default(),
                 questions: OnceLock::new(),
             }),
         }
@@ -198,6 +237,16 @@ impl Names {
     /// The addresses that names, and endpoints, may have.
     pub fn border(&self) -> &Border {
         &self.inner.border
+    }
+
+    /// The addresses that those keep who asked.
+    pub(crate) fn known(&self) -> &Arc<KnownAddresses> {
+        &self.inner.known
+    }
+
+    /// Counts an upstream whose names were given one address each.
+    pub(crate) fn note_reduced(&self) {
+        self.inner.counters.reduced.inc();
     }
 
     /// The addresses of a host, asked for by an upstream of an owner, which [`owner`] tells. One
@@ -228,7 +277,7 @@ impl Names {
     async fn ask(&self, (owner, asker): (u64, u64), host: &str) -> Result<Found, NameError> {
         let inner = &*self.inner;
         let start = || {
-            start(inner.settings.clone(), inner.counters.clone())
+            start(Means::of(inner))
                 .inspect_err(|error| tracing::error!(%error, "names are not resolved"))
                 .ok()
         };
@@ -281,87 +330,157 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// The things that the thread works with.
+struct Means {
+    settings: NameSettings,
+    counters: Counters,
+    known: Arc<KnownAddresses>,
+}
+
+impl Means {
+    fn of(inner: &Inner) -> Self {
+        Means {
+            settings: inner.settings.clone(),
+            counters: inner.counters.clone(),
+            known: inner.known.clone(),
+        }
+    }
+}
+
 /// Starts the thread, which ends with the last of those who ask.
-fn start(settings: NameSettings, counters: Counters) -> io::Result<mpsc::Sender<Question>> {
+fn start(means: Means) -> io::Result<mpsc::Sender<Question>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let (questions, inbox) = mpsc::channel(WAITING_MAX);
     std::thread::Builder::new()
         .name("names".to_owned())
-        .spawn(move || LocalSet::new().block_on(&runtime, run(settings, counters, inbox)))?;
+        .spawn(move || LocalSet::new().block_on(&runtime, run(means, inbox)))?;
     Ok(questions)
 }
 
-async fn run(settings: NameSettings, counters: Counters, mut inbox: mpsc::Receiver<Question>) {
+async fn run(means: Means, mut inbox: mpsc::Receiver<Question>) {
     let room = Arc::new(Semaphore::new(ASKED_MAX));
-    let mut server = Server::new(&settings.servers);
-    let (ttl_min, ttl_max) = (settings.ttl_min, settings.ttl_max);
-    while let Some(question) = inbox.recv().await {
+    let Means {
+        settings,
+        counters,
+        known,
+    } = means;
+    let mut server = Server::new(&settings.servers, &counters.cut);
+    let mut looks = tokio::time::interval(LOOK_AGAIN);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let question = tokio::select! {
+            question = inbox.recv() => question,
+            _ = looks.tick() => {
+                known.look();
+                continue;
+            }
+        };
+        let Some(question) = question else {
+            return;
+        };
         let Ok(place) = room.clone().acquire_owned().await else {
             return;
         };
         if question.answer.is_closed() {
             continue;
         }
-        server.look(&settings.servers);
-        let (resolver, counters) = (server.resolver.clone(), counters.clone());
+        server.look(&settings.servers, &counters.cut);
+        let resolver = server.resolver.clone();
+        let (counters, room) = (counters.clone(), room.clone());
+        let ttls = (settings.ttl_min, settings.ttl_max.max(settings.ttl_min));
         task::spawn_local("dns question", async move {
-            let _place = place;
-            let mut found = ask_in_time(resolver.as_deref(), &question.host, question.place).await;
-            match &mut found {
-                Ok(found) => {
-                    found.ttl = found.ttl.clamp(ttl_min, ttl_max.max(ttl_min));
-                    counters.answered.inc();
-                }
-                Err(NameError::Nothing) => {
-                    counters.empty.inc();
-                }
-                Err(NameError::Failed) => {
-                    counters.failed.inc();
-                }
-            }
+            let mut turn = question.place;
+            let (mut found, taken) =
+                ask_in_time(resolver.as_deref(), &question.host, &mut turn).await;
+            counters.note(&mut found, ttls);
             // Who does not wait any more needs no answer.
             let _ = question.answer.send(found);
+            let asked = ASKED_MAX.saturating_sub(room.available_permits());
+            if turn.is_beside_others(asked) {
+                tokio::time::sleep(kept_for(taken)).await;
+            }
+            drop(place);
         });
     }
 }
 
-/// Asks within [`TIMEOUT`]. Beyond [`QUICK`] the place is the next question's, and where there is
-/// no other one this question is given up.
+impl Counters {
+    /// Counts how a question ended, and holds what was found to the bounds of its time.
+    fn note(&self, found: &mut Result<Found, NameError>, (min, max): (Duration, Duration)) {
+        match found {
+            Ok(found) => {
+                found.ttl = found.ttl.clamp(min, max);
+                self.answered.inc();
+            }
+            Err(NameError::Nothing) => {
+                self.empty.inc();
+            }
+            Err(NameError::Failed) => {
+                self.failed.inc();
+            }
+        }
+    }
+}
+
+/// How long a question keeps its place whose answer has taken so long.
+fn kept_for(taken: Duration) -> Duration {
+    taken.saturating_mul(KEPT_TIMES).min(KEPT_MAX)
+}
+
+impl<F: Future + Unpin> Future for Timed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let timed = self.get_mut();
+        let before = clock::processor_time();
+        let polled = Pin::new(&mut timed.future).poll(context);
+        timed.taken += clock::processor_time().saturating_sub(before);
+        polled
+    }
+}
+
+/// Asks within [`TIMEOUT`], and tells the time that it took on this thread. Beyond [`QUICK`] the
+/// place is the next question's, and where there is no other one this question is given up.
 async fn ask_in_time(
-    resolver: Option<&TokioResolver>,
+    resolver: Option<&CutResolver>,
     host: &str,
-    mut place: Turn,
-) -> Result<Found, NameError> {
-    let mut asking = pin!(tokio::time::timeout(TIMEOUT, ask(resolver, host)));
-    let early = tokio::time::timeout(QUICK, asking.as_mut()).await;
+    turn: &mut Turn,
+) -> (Result<Found, NameError>, Duration) {
+    let future = pin!(tokio::time::timeout(TIMEOUT, ask(resolver, host)));
+    let taken = Duration::ZERO;
+    let mut asking = Timed { future, taken };
+    let early = tokio::time::timeout(QUICK, &mut asking).await;
     let asked = match early {
         Ok(asked) => asked,
-        Err(_) if place.step_aside() => asking.await,
-        Err(_) => return Err(NameError::Failed),
+        Err(_) if turn.step_aside() => (&mut asking).await,
+        Err(_) => return (Err(NameError::Failed), asking.taken),
     };
-    asked.unwrap_or(Err(NameError::Failed))
+    (asked.unwrap_or(Err(NameError::Failed)), asking.taken)
 }
+
+/// A resolver that unpacks no more than what is used.
+type CutResolver = Resolver<CuttingRuntime>;
 
 /// The resolver, as the settings or the system's files say.
 struct Server {
-    resolver: Option<Arc<TokioResolver>>,
+    resolver: Option<Arc<CutResolver>>,
     looked: Instant,
     changed: [Option<SystemTime>; FILES.len()],
 }
 
 impl Server {
-    fn new(servers: &[SocketAddr]) -> Self {
+    fn new(servers: &[SocketAddr], cuts: &Counter) -> Self {
         Server {
-            resolver: resolver(servers),
+            resolver: resolver(servers, cuts),
             looked: clock::now(),
             changed: changed(),
         }
     }
 
     /// Reads the system's files again where they are others.
-    fn look(&mut self, servers: &[SocketAddr]) {
+    fn look(&mut self, servers: &[SocketAddr], cuts: &Counter) {
         let now = clock::now();
         if now.duration_since(self.looked) < LOOK {
             return;
@@ -370,7 +489,7 @@ impl Server {
         let changed = changed();
         if self.changed != changed {
             self.changed = changed;
-            self.resolver = resolver(servers);
+            self.resolver = resolver(servers, cuts);
         }
     }
 }
@@ -383,7 +502,7 @@ fn changed() -> [Option<SystemTime>; FILES.len()] {
     })
 }
 
-fn resolver(servers: &[SocketAddr]) -> Option<Arc<TokioResolver>> {
+fn resolver(servers: &[SocketAddr], cuts: &Counter) -> Option<Arc<CutResolver>> {
     let own = |servers: &[SocketAddr]| {
         let servers = servers.iter().map(|server| name_server(*server)).collect();
         ResolverConfig::from_parts(None, Vec::new(), servers)
@@ -401,7 +520,7 @@ fn resolver(servers: &[SocketAddr]) -> Option<Arc<TokioResolver>> {
     options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
     options.timeout = options.timeout.min(TRY_TIMEOUT);
     options.attempts = options.attempts.clamp(1, TRIES);
-    let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    let builder = Resolver::builder_with_config(config, CuttingRuntime::new(cuts.clone()));
     match builder.with_options(options).build() {
         Ok(resolver) => Some(Arc::new(resolver)),
         Err(error) => {
@@ -420,7 +539,7 @@ fn name_server(server: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(server.ip(), true, connections.into())
 }
 
-async fn ask(resolver: Option<&TokioResolver>, host: &str) -> Result<Found, NameError> {
+async fn ask(resolver: Option<&CutResolver>, host: &str) -> Result<Found, NameError> {
     let resolver = resolver.ok_or(NameError::Failed)?;
     let mut name = DnsName::from_ascii(host).map_err(|_| NameError::Nothing)?;
     if host.contains('.') {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that wait for a worker; the kernel caps it further by `somaxconn`.
-const BACKLOG: i32 = 4_096;
+pub(crate) const BACKLOG: i32 = 4_096;
 
 /// The most bytes that the kernel takes for a client beyond what it has sent: without a bound it
 /// keeps megabytes for each that does not read, which no budget of the process knows of.

@@ -9,9 +9,11 @@ use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 use std::time::Duration;
 
+use myriad_base::clock::{self, Instant};
 use myriad_base::task;
 use myriad_model::{CaptureDirection, ListenerProtocol, Name};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use super::hear::hear;
@@ -27,6 +29,7 @@ use crate::http::downstream::{h1, h2};
 use crate::http::worker::Worker;
 use crate::limits::Reached;
 use crate::mesh::original::original;
+use crate::net::socket::BACKLOG;
 use crate::net::stream::Stream;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::tcp;
@@ -35,6 +38,9 @@ use crate::telemetry::count::Count;
 
 /// How long an acceptor waits where the system or a limit lets it accept nothing.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long an acceptor takes connections, where many wait, before others have their turn.
+const ACCEPT_TIME: Duration = Duration::from_millis(1);
 
 /// The listener or capture that the connections of a socket belong to.
 pub(super) enum Door {
@@ -73,10 +79,35 @@ impl Drop for Connected {
     }
 }
 
+/// The time that an acceptor takes at once.
+struct Spell {
+    /// How long it may be.
+    time: Duration,
+    /// When it began; none where nothing has come since others had their turn.
+    began: Option<Instant>,
+}
+
+impl Spell {
+    /// Lets others have their turn once it has been long enough.
+    async fn end_in_time(&mut self) {
+        let now = clock::now();
+        let began = *self.began.get_or_insert(now);
+        if now.saturating_duration_since(began) >= self.time {
+            self.began = None;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 impl Acceptor {
-    /// Accepts until it is stopped, and then what waits in the queue: those clients were told
-    /// that they are connected.
+    /// Accepts until it is stopped, and then as many as may wait in the queue: those clients were
+    /// told that they are connected. It ends however many come meanwhile.
     pub(super) async fn run(self, socket: std::net::TcpListener) {
+        self.run_by(socket, ACCEPT_TIME).await;
+    }
+
+    /// The same for so long at a time.
+    pub(super) async fn run_by(self, socket: std::net::TcpListener, time: Duration) {
         let _counted = Connected::new(self.worker.clone());
         let socket = match TcpListener::from_std(socket) {
             Ok(socket) => socket,
@@ -85,8 +116,16 @@ impl Acceptor {
                 return;
             }
         };
+        // By the runtime's bound on what a task does at a time a long queue would last for several
+        // passes of the loop, and at the end the rest of it would be closed unseen.
+        coop::unconstrained(self.accept(&socket, time)).await;
+    }
+
+    async fn accept(&self, socket: &TcpListener, time: Duration) {
         let port = socket.local_addr().map_or(0, |address| address.port());
-        loop {
+        let mut spell = Spell { time, began: None };
+        // Where connections always wait, nothing else tells that it is to stop.
+        while !self.stop.is_cancelled() {
             // Without memory they come one by one: whose each is nobody knows before it has spoken.
             let is_shed = self.worker.local.fairness.pressure.step() == PressureStep::ShedAll;
             let has_room = self.worker.local.room.has_room();
@@ -99,19 +138,30 @@ impl Acceptor {
             if !has_room {
                 continue;
             }
+            let next = poll_fn(|context| {
+                let polled = socket.poll_accept(context);
+                if polled.is_pending() {
+                    spell.began = None;
+                }
+                polled
+            });
             tokio::select! {
                 biased;
-                accepted = socket.accept() => self.take(accepted, port).await,
+                accepted = next => self.take(accepted, port).await,
                 () = self.stop.cancelled() => break,
             }
+            spell.end_in_time().await;
         }
-        while let Some(accepted) = poll_fn(|context| match socket.poll_accept(context) {
-            Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await
-        {
+        for _ in 0..=BACKLOG {
+            let next = poll_fn(|context| match socket.poll_accept(context) {
+                Poll::Ready(accepted) => Poll::Ready(accepted.ok()),
+                Poll::Pending => Poll::Ready(None),
+            });
+            let Some(accepted) = next.await else {
+                return;
+            };
             self.take(Ok(accepted), port).await;
+            spell.end_in_time().await;
         }
     }
 

@@ -3,6 +3,7 @@
 mod allocations;
 mod authorizers;
 mod challenges;
+mod cheap;
 mod checks;
 mod clients;
 mod datagrams;

@@ -230,6 +230,7 @@ mod tests {
     use crate::balance::TransportSettings;
     use crate::net::name_server::{NameServer, Saying};
     use crate::net::names::{NameSettings, Names};
+    use crate::upstream::resolve::HOST_ADDRESSES_MAX;
 
     const CLIENT: u64 = 9;
 
@@ -299,6 +300,11 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(answer.pool.len(), 1);
+        // There may be very many hosts, so that each has few.
+        let many = (1..=20).map(|last| IpAddr::from([93, 184, 216, last]));
+        server.say("many.example.com", Saying::Addresses(many.collect(), 60));
+        let answer = dynamic.answer(&names, "many.example.com", CLIENT).await;
+        assert_eq!(answer.unwrap().pool.len(), HOST_ADDRESSES_MAX);
         server.say("inside.example.com", at("169.254.169.254"));
         assert!(
             dynamic

@@ -150,6 +150,18 @@ fn finding(settings: &Settings, key: &ObjectKey, beyond: &Beyond) -> Option<Find
     ))
 }
 
+/// The finding about a namespace of which more is found than the bytes that are told.
+pub(crate) fn crowded(namespace: &str, bound: u64) -> Finding {
+    let key = ObjectKey::new(ObjectKind::Namespace, "", namespace);
+    Finding::new(
+        Severity::Error,
+        &key,
+        "",
+        format!("has findings that are not told, since others of it take {bound} bytes"),
+        format!("mend those that are told, or raise --bound finding-bytes={bound}"),
+    )
+}
+
 impl Holding {
     /// The holdings that objects of a kind count towards; memory goes first.
     pub const fn of(kind: ObjectKind) -> &'static [Holding] {
@@ -359,7 +371,7 @@ fn memory_of(object: &Object) -> u64 {
         // They count in routes and endpoints for one, however small they are.
         Object::Ingress(_) | Object::EndpointSlice(_) | Object::WorkloadEntry(_) => bytes,
         Object::Pod(pod) => bytes.max(LEAST_BYTES) + copies_of_labels(pod),
-        _ => bytes.max(LEAST_BYTES),
+        _ => bytes.max(LEAST_BYTES) + gateway::weight::status_bytes(object),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Objects that come in, as far as their namespaces may hold them.
 
+use std::collections::BTreeSet;
+
 use myriad_api::{self as api, Object, ObjectKey};
 
 use super::Engine;
@@ -8,6 +10,10 @@ use super::batch::Run;
 use super::unit::Unit;
 use super::units::Record;
 use crate::settings::Holding;
+
+/// The most others of a namespace that one change moves over its bounds at once. The rest follows
+/// in turns of the namespaces.
+const MOVED_MAX: usize = 64;
 
 impl Engine {
     /// Takes in a changed object as far as its namespace may hold it, and what that does to younger
@@ -67,7 +73,26 @@ impl Engine {
                 self.ingest(change, run);
             }
         }
+        self.reconsider_all(key.namespace(), moved, run);
+    }
+
+    /// Brings others of a namespace to where they are by the bounds: some at once, and the rest in
+    /// turns. Until then they are where they were, and so with each further change some of those
+    /// go that wait: for that while a namespace holds twice what it may, at most.
+    fn reconsider_all(&mut self, namespace: &str, moved: BTreeSet<ObjectKey>, run: &mut Run) {
+        // Before the first outcome nobody waits for anything.
+        let max = match self.is_started {
+            true => MOVED_MAX,
+            false => usize::MAX,
+        };
+        let mut moved = moved.into_iter();
+        let mut now: Vec<ObjectKey> = moved.by_ref().take(max).collect();
         for key in moved {
+            self.readmitted.add_moved(key);
+        }
+        let left = max.saturating_sub(now.len());
+        now.extend(self.readmitted.take_moved(namespace, left));
+        for key in now {
             self.reconsider(key, run);
         }
     }
@@ -83,7 +108,7 @@ impl Engine {
     }
 
     /// Brings an object to where it is by the bounds, after another one of its namespace changed.
-    fn reconsider(&mut self, key: ObjectKey, run: &mut Run) {
+    pub(super) fn reconsider(&mut self, key: ObjectKey, run: &mut Run) {
         let bounds = &self.bounds_of(&key);
         let Some(beyond) = self.allowances.take(&key) else {
             let stored = self.objects.get(&self.hasher, key.kind, key.id());

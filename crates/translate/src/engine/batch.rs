@@ -14,6 +14,9 @@ use super::reader::Open;
 use super::stamp::{MAIN_SLOT, Slot, Stamp};
 use super::unit::{Unit, UnitId};
 
+/// The most units of objects that are not put off in one batch since a host has another owner.
+const HURRIED_MAX: usize = 256;
+
 /// The state of one batch while it runs.
 #[derive(Default)]
 pub(super) struct Run {
@@ -36,8 +39,10 @@ pub(super) struct Run {
     pub is_whole: bool,
     /// Whether its time has run out.
     pub is_late: bool,
-    /// Whether what is marked must not wait, where it is of an object.
+    /// Whether what is marked must not wait, where it is of an object and would.
     pub hurries: bool,
+    /// How many units were marked so.
+    pub hurried: usize,
     /// Ingresses that claim a host.
     pub served: Vec<Arc<str>>,
     /// Ingresses that are there and claim none any more.
@@ -93,6 +98,9 @@ pub(super) struct Pending {
     pub must_run: bool,
     /// Whether it must not wait, though there is no time any more.
     pub hurries: bool,
+    /// Whether it was woken alone: by what it read, and neither by its own object nor by what
+    /// needs it.
+    pub is_woken: bool,
     /// The views that may see other things of it, where it need not run for the others.
     pub slots: Stamp,
 }
@@ -143,24 +151,39 @@ impl Run {
 
     /// Marks a unit, which must run or only lost somebody who needed it.
     pub(super) fn add(&mut self, unit: Unit, id: UnitId, must_run: bool) {
-        self.pend(unit, id).must_run |= must_run;
+        self.pend(unit, id, false).must_run |= must_run;
+    }
+
+    /// Marks a unit that read what is other now.
+    pub(super) fn add_woken(&mut self, unit: Unit, id: UnitId) {
+        self.pend(unit, id, true).must_run = true;
+    }
+
+    /// Marks a unit that has waited: it runs now, however late it is.
+    pub(super) fn add_postponed(&mut self, unit: Unit, id: UnitId) {
+        let pending = self.pend(unit, id, false);
+        (pending.must_run, pending.hurries) = (true, true);
     }
 
     /// Marks a unit of which a view may see other things than before.
     pub(super) fn add_view(&mut self, unit: Unit, id: UnitId, slot: Slot) {
-        self.pend(unit, id).slots.insert(slot);
+        self.pend(unit, id, false).slots.insert(slot);
     }
 
-    fn pend(&mut self, unit: Unit, id: UnitId) -> &mut Pending {
-        let hurries = self.hurries && unit.own_kind().is_some();
+    fn pend(&mut self, unit: Unit, id: UnitId, is_woken: bool) -> &mut Pending {
+        let would_wait = unit.kind().may_wait && unit.own_kind().is_some();
+        let hurries = self.hurries && would_wait && self.hurried < HURRIED_MAX;
         let pending = Pending {
             id,
             must_run: false,
             hurries: false,
+            is_woken,
             slots: Stamp::EMPTY,
         };
         let pending = self.pending.entry(unit).or_insert(pending);
+        self.hurried += usize::from(hurries && !pending.hurries);
         pending.hurries |= hurries;
+        pending.is_woken &= is_woken;
         pending
     }
 }

@@ -40,6 +40,11 @@ impl<P> Default for Moved<P> {
 }
 
 impl<P: Ord + Clone> Row<P> {
+    /// Whether all stay.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cut.is_none()
+    }
+
     /// Whether nothing counts.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::istio::Labels;
-use myriad_api::{Object, ObjectKey, ObjectKind};
+use myriad_api::{Finding, Object, ObjectKey, ObjectKind};
 use myriad_model::Host;
 
 use super::allowance::Amounts;
@@ -100,6 +100,8 @@ pub(crate) struct BoundRules {
     pub reduce: fn(&Object, &BTreeSet<String>) -> Option<Object>,
     /// The unit that tells of an object beyond a bound.
     pub beyond: fn(&ObjectKey) -> Unit,
+    /// The finding about a namespace of which more is found than the bytes that are told.
+    pub crowded: fn(&str, u64) -> Finding,
     /// The kind of units that count for the endpoints that they have beside others.
     pub copying: &'static UnitKind,
     /// The weight of one of them, by its name.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use myriad_api::{self as api, Object, ObjectKey, ObjectKind};
 
 use super::Engine;
-use super::batch::Run;
+use super::batch::{Pending, Run};
 use super::drawn::{self, Drawn};
 use super::late::Late;
 use super::output::Output;
@@ -84,7 +84,8 @@ impl Engine {
     }
 
     /// Marks the units that read facts about an object of a namespace. Of those of other namespaces
-    /// the first are marked, and the rest is postponed.
+    /// the first are marked, and the rest is postponed; of its own those may wait whose kinds say
+    /// so, once there is no time.
     pub(super) fn wake(&mut self, facts: &[u64], namespace: &str, run: &mut Run) {
         let mut ids = Vec::new();
         for fact in facts {
@@ -102,11 +103,11 @@ impl Engine {
             };
             let own = self.owner_of(record);
             if own != namespace && run.woken >= WOKEN_MAX && may_wait {
-                self.postponed.add(own, id);
+                self.postponed.add(own, (record.unit().kind().rank, id));
                 continue;
             }
             run.woken += usize::from(own != namespace);
-            run.add(record.unit().clone(), id, true);
+            run.add_woken(record.unit().clone(), id);
         }
     }
 
@@ -223,16 +224,29 @@ impl Engine {
         has_time: &mut dyn FnMut() -> bool,
         may_wait: bool,
     ) {
+        self.drain_to(u8::MAX, run, has_time, may_wait);
+    }
+
+    /// The same as far as units of a rank.
+    pub(super) fn drain_to(
+        &mut self,
+        last: u8,
+        run: &mut Run,
+        has_time: &mut dyn FnMut() -> bool,
+        may_wait: bool,
+    ) {
         let mut is_weighed = false;
         run.is_late = false;
-        while let Some((unit, pending)) = run.pending.pop_first() {
+        while let Some((unit, pending)) = self.next_pending(last, run) {
             // Whoever needs upstreams has run, so all that are to run are known.
             if unit.is(self.rules.bounds.copying) && !std::mem::replace(&mut is_weighed, true) {
                 run.pending.insert(unit, pending);
                 self.weigh_upstreams(run);
                 continue;
             }
-            let waits = may_wait && unit.kind().may_wait && !pending.hurries;
+            let kind = unit.kind();
+            let is_patient = kind.may_wait || pending.is_woken && kind.waits_woken;
+            let waits = may_wait && is_patient && !pending.hurries;
             if waits || self.is_wide(&unit, pending.id) {
                 run.is_late = run.is_late || !has_time();
             }
@@ -251,6 +265,16 @@ impl Engine {
         }
     }
 
+    /// The next unit to look at, as far as those of a rank. Those for whose findings there is room
+    /// again go last.
+    fn next_pending(&mut self, last: u8, run: &mut Run) -> Option<(Unit, Pending)> {
+        if run.pending.is_empty() && last == u8::MAX {
+            self.tell_again(run);
+        }
+        let first = run.pending.first_entry()?;
+        (first.key().kind().rank <= last).then(|| first.remove_entry())
+    }
+
     /// Lets a unit run later, in the turn of its namespace, or of who needs it where it has not run
     /// yet.
     pub(super) fn postpone(&mut self, id: UnitId) {
@@ -264,7 +288,8 @@ impl Engine {
                 .and_then(namespace_of)
         };
         let namespace = Box::<str>::from(own.or_else(needer).unwrap_or_default());
-        self.postponed.add(&namespace, id);
+        let rank = self.units.get(id).map_or(0, |it| it.unit().kind().rank);
+        self.postponed.add(&namespace, (rank, id));
     }
 
     /// The namespace that a unit is charged to; empty for none.

@@ -1,7 +1,8 @@
 //! Other lists of hosts and quotas of namespaces, while the engine runs.
 //!
 //! Objects whose namespace may hold other amounts, and units of objects whose namespace may claim
-//! other hosts, are looked at again by and by, in turns of the namespaces.
+//! other hosts, are looked at again by and by, in turns of the namespaces. So are objects that one
+//! change moved over a bound of their namespace, beyond the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use myriad_api::{self as api, ObjectKey};
 
 use super::Engine;
 use super::batch::Run;
+use super::postponed::next_after;
 use super::unit::{Unit, UnitId, namespace_of};
 use super::units::Record;
 use crate::settings::Tenants;
@@ -18,7 +20,22 @@ pub(super) const TURN_OBJECTS: usize = 16;
 
 /// The objects that are admitted again, by their namespaces.
 #[derive(Default)]
-pub(super) struct Readmitted(BTreeMap<Box<str>, BTreeSet<ObjectKey>>);
+pub(super) struct Readmitted(BTreeMap<Box<str>, Lane>);
+
+/// The objects of one namespace that are admitted again.
+#[derive(Default)]
+struct Lane {
+    /// Objects that are weighed anew.
+    again: BTreeSet<ObjectKey>,
+    /// Objects that others have moved over a bound; each may be gone or back by now.
+    moved: BTreeSet<ObjectKey>,
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.again.is_empty() && self.moved.is_empty()
+    }
+}
 
 impl Readmitted {
     /// Whether there is none.
@@ -31,26 +48,61 @@ impl Readmitted {
         self.0.keys().map(|namespace| &**namespace)
     }
 
-    fn add(&mut self, key: ObjectKey) {
-        let namespace = key.namespace();
-        match self.0.get_mut(namespace) {
-            Some(keys) => drop(keys.insert(key)),
-            None => drop(self.0.insert(namespace.into(), BTreeSet::from([key]))),
-        }
+    /// The namespace whose turn it is after that of another one, among those that may have one.
+    pub(super) fn next_after(&self, last: &str, may_run: &dyn Fn(&str) -> bool) -> Option<&str> {
+        next_after(&self.0, last, may_run)
     }
 
-    /// Takes out some of the first namespace that may have a turn.
-    fn take(&mut self, may_run: &dyn Fn(&str) -> bool) -> Option<(Box<str>, Vec<ObjectKey>)> {
-        let namespace = self.0.keys().find(|namespace| may_run(namespace))?.clone();
-        let keys = self.0.get_mut(&namespace)?;
-        let some: Vec<ObjectKey> = keys.iter().take(TURN_OBJECTS).cloned().collect();
-        for key in &some {
-            keys.remove(key);
+    /// Adds an object that is weighed anew.
+    fn add(&mut self, key: ObjectKey) {
+        self.lane(&key).again.insert(key);
+    }
+
+    /// Adds an object that another one has moved over a bound.
+    pub(super) fn add_moved(&mut self, key: ObjectKey) {
+        self.lane(&key).moved.insert(key);
+    }
+
+    fn lane(&mut self, key: &ObjectKey) -> &mut Lane {
+        self.0.entry(key.namespace().into()).or_default()
+    }
+
+    /// Takes out some objects of a namespace that are weighed anew.
+    fn take_again(&mut self, namespace: &str) -> Vec<ObjectKey> {
+        self.take(namespace, TURN_OBJECTS, |lane| &mut lane.again)
+    }
+
+    /// Takes out so many of those of a namespace that others have moved over a bound.
+    pub(super) fn take_moved(&mut self, namespace: &str, max: usize) -> Vec<ObjectKey> {
+        self.take(namespace, max, |lane| &mut lane.moved)
+    }
+
+    fn take(
+        &mut self,
+        namespace: &str,
+        max: usize,
+        of: fn(&mut Lane) -> &mut BTreeSet<ObjectKey>,
+    ) -> Vec<ObjectKey> {
+        let Some(lane) = self.0.get_mut(namespace) else {
+            return Vec::new();
+        };
+        let keys = of(lane);
+        let some = std::iter::from_fn(|| keys.pop_first()).take(max).collect();
+        if lane.is_empty() {
+            self.0.remove(namespace);
         }
-        if keys.is_empty() {
-            self.0.remove(&namespace);
-        }
-        Some((namespace, some))
+        some
+    }
+
+    /// Forgets what was moved over bounds of some namespaces, all of whose objects are weighed
+    /// anew.
+    fn forget_moved(&mut self, is_of: &dyn Fn(&str) -> bool) {
+        self.0.retain(|namespace, lane| {
+            if is_of(namespace) {
+                lane.moved.clear();
+            }
+            !lane.is_empty()
+        });
     }
 }
 
@@ -64,6 +116,7 @@ impl Engine {
         let former = std::mem::replace(&mut self.settings.tenants, tenants);
         let tenants = self.settings.tenants.clone();
         let quotas = |namespace: &str| tenants.quotas_differ(&former, namespace);
+        self.readmitted.forget_moved(&quotas);
         for key in self.objects.keys_of(quotas) {
             self.readmitted.add(key);
         }
@@ -105,20 +158,28 @@ impl Engine {
 
     /// Admits all again that wait for it.
     pub(super) fn mark_readmitted(&mut self, run: &mut Run) {
-        while let Some((_, keys)) = self.readmitted.take(&|_| true) {
-            self.admit_again(keys, run);
+        loop {
+            let next = self.readmitted.namespaces().next().map(Box::<str>::from);
+            let Some(namespace) = next else {
+                break;
+            };
+            self.readmit(&namespace, run);
         }
     }
 
-    /// Admits some again of a namespace that may have a turn, which is returned.
-    pub(super) fn readmit(
-        &mut self,
-        run: &mut Run,
-        may_run: &dyn Fn(&str) -> bool,
-    ) -> Option<Box<str>> {
-        let (namespace, keys) = self.readmitted.take(may_run)?;
-        self.admit_again(keys, run);
-        Some(namespace)
+    /// Admits some objects of a namespace again, and says whether there were any.
+    pub(super) fn readmit(&mut self, namespace: &str, run: &mut Run) -> bool {
+        let again = self.readmitted.take_again(namespace);
+        let moved = match again.is_empty() {
+            true => self.readmitted.take_moved(namespace, TURN_OBJECTS),
+            false => Vec::new(),
+        };
+        let is_any = !again.is_empty() || !moved.is_empty();
+        self.admit_again(again, run);
+        for key in moved {
+            self.reconsider(key, run);
+        }
+        is_any
     }
 
     fn admit_again(&mut self, keys: Vec<ObjectKey>, run: &mut Run) {

@@ -85,6 +85,9 @@ pub struct UnitKind {
     /// Whether it may run after the batch that marked it, where that takes too long: nothing that
     /// ran needs what it makes, but for what it made before.
     pub may_wait: bool,
+    /// Whether it may do so where its own object is as it was and it only read what is other now.
+    /// Until then it says what it said before, and whoever relies on that looks at the objects.
+    pub waits_woken: bool,
     /// Whether its views may follow one after the other where it changes in very many: with what a
     /// view has of others fits what it has of this one before.
     pub in_turns: bool,
@@ -197,6 +200,7 @@ impl UnitKind {
             named_seat: None,
             is_let_in: false,
             may_wait: false,
+            waits_woken: false,
             in_turns: false,
             parts_alone: false,
         }

@@ -80,6 +80,8 @@ pub struct Bounds {
     pub hash_slots: u64,
     /// See [`Holding::ObjectBytes`].
     pub object_bytes: u64,
+    /// The bytes of memory that findings about the objects of a namespace may count for.
+    pub finding_bytes: u64,
     /// See [`Holding::Hosts`].
     pub hosts: u64,
     /// See [`Holding::RegexKib`].
@@ -114,6 +116,7 @@ impl Default for Bounds {
             endpoints: 0,
             certificates: 0,
             object_bytes: 0,
+            finding_bytes: 32 << 20,
             hosts: 0,
             regex_kib: 0,
             issuers: 0,
@@ -151,6 +154,11 @@ impl Bounds {
             0 => usize::MAX,
             bound => bound,
         }
+    }
+
+    /// The bytes that findings about a namespace may count for; none where they are not bounded.
+    pub fn findings(&self) -> Option<u64> {
+        Some(self.finding_bytes).filter(|bound| *bound > 0)
     }
 
     /// The copies of endpoints that a namespace may have; none where they are not bounded.

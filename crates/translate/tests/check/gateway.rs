@@ -18,6 +18,7 @@ mod references;
 mod routes;
 mod rows;
 mod scale;
+mod waiting;
 mod woken;
 mod work;
 

@@ -80,6 +80,28 @@ fn endpoints(engine: &Engine, upstream: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_port_leads_to_no_route_that_its_listener_has_ceased_to_take_however_little_time_there_is() {
+    let mut engine = engine(&[route("TCPRoute", ("t", 1), "", "{name: dns, port: 53}")]);
+    assert_eq!(streams(&engine).len(), 1);
+    let gateway = BASE.split("\n---\n").last().expect("the Gateway");
+    let open = "{name: tcp, port: 9053, protocol: TCP}";
+    let closed = "{name: tcp, port: 9053, protocol: TCP, allowedRoutes: {namespaces: {from: \
+                  Selector, selector: {matchLabels: {none: here}}}}}";
+    for (listener, count) in [(closed, 0), (open, 1)] {
+        for change in world::changes(&gateway.replace(open, listener)) {
+            engine.take_in(change, world::NOW);
+        }
+        engine.apply_taken_in_while(world::NOW, &mut || false);
+        assert!(engine.has_postponed(), "the route itself");
+        assert!(streams(&engine).len() <= count);
+        while engine.has_postponed() {
+            engine.work_off(world::NOW, &mut || false, &|_| true);
+        }
+        assert_eq!(streams(&engine).len(), count);
+    }
+}
+
+#[test]
 fn a_port_has_the_connections_and_the_datagrams_of_two_routes() {
     let engine = engine(&[
         route("TCPRoute", ("t", 1), "", "{name: dns, port: 53}"),

@@ -26,6 +26,7 @@ mod properties;
 mod records;
 mod regexes;
 mod render;
+mod room;
 mod scale;
 mod sharing;
 mod slices;

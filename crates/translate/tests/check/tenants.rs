@@ -158,6 +158,81 @@ fn other_lists_and_quotas_take_effect_in_turns_of_the_namespaces() {
     assert_eq!(told(&engine, "--tenants"), 0);
 }
 
+/// The oldest Ingress of evil, for so many hosts.
+fn oldest(hosts: usize) -> String {
+    let rule = |number: usize| {
+        format!(
+            "{{host: a{number}.evil.example, http: {{paths: [{{path: /, pathType: Prefix, \
+             backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}"
+        )
+    };
+    let rules: Vec<String> = (0..hosts).map(rule).collect();
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{namespace: evil, name: \
+         oldest, creationTimestamp: 2025-01-01T00:00:00Z}}\nspec: {{rules: [{}]}}\n",
+        rules.join(", ")
+    )
+}
+
+/// Takes one object in where there is no time for anything that may wait.
+fn take_in(engine: &mut Engine, text: &str) -> Work {
+    engine.take_in(Change::Put(world::object(text)), world::NOW);
+    let outcome = engine.apply_taken_in_while(world::NOW, &mut || false);
+    outcome.work
+}
+
+#[test]
+fn what_one_object_moves_over_a_bound_of_its_namespace_follows_in_turns() {
+    let of_evil = |hosts: usize| {
+        let mut engine = engine("evil hosts=400");
+        put(&mut engine, "evil", 0..300);
+        engine.apply(world::changes(&oldest(hosts)), world::NOW);
+        engine
+    };
+    let mut engine = of_evil(1);
+    for (hosts, stay) in [(350, 50), (1, 300), (350, 50)] {
+        // Of 250 some at once: each tells of itself, and claims what it did.
+        let work = take_in(&mut engine, &oldest(hosts));
+        assert!(work.units_translated < 200, "{work:?}");
+        take_in(&mut engine, &ingress("news", 0));
+        assert_eq!(served(&engine, "news"), [0]);
+        let mut turns = 0;
+        while let Some((_, outcome)) = engine.work_off(world::NOW, &mut || true, &|_| true) {
+            let work = outcome.work;
+            assert!(work.units_translated <= 16 * 4, "{work:?}");
+            turns += 1;
+        }
+        assert!(turns >= (250 - 64) / 16, "{turns}");
+        assert_eq!(served(&engine, "evil"), Vec::from_iter(0..stay));
+        let mut fresh = of_evil(hosts);
+        put(&mut fresh, "news", 0..1);
+        assert_eq!(digests(&engine), digests(&fresh));
+        assert!(engine.findings().eq(fresh.findings()));
+        assert_eq!(engine.usage(), fresh.usage());
+    }
+}
+
+#[test]
+fn with_each_change_of_a_namespace_some_of_it_go_that_wait_to_be_beyond() {
+    let mut engine = engine("evil hosts=400");
+    put(&mut engine, "evil", 0..300);
+    engine.apply(world::changes(&oldest(1)), world::NOW);
+    take_in(&mut engine, &oldest(350));
+    let beyond = |engine: &Engine| told(engine, "raise hosts: 400 of namespace evil in --tenants");
+    // Its namespace waits for what it owes meanwhile, and so do its turns.
+    for expected in [64, 128, 192, 250, 250] {
+        assert_eq!(beyond(&engine), expected);
+        take_in(&mut engine, &ingress("evil", 0));
+    }
+    // What came back before it went has never gone.
+    take_in(&mut engine, &oldest(1));
+    take_in(&mut engine, &oldest(350));
+    take_in(&mut engine, &oldest(1));
+    engine.apply(Vec::new(), world::NOW);
+    assert_eq!(beyond(&engine), 0);
+    assert_eq!(served(&engine, "evil"), Vec::from_iter(0..300));
+}
+
 /// Tenants of the universe.
 const UNIVERSE: [&str; 8] = [
     "",

@@ -146,6 +146,7 @@ fn bound(text: &str, bounds: &mut Bounds) {
         "certificates" => bounds.certificates = number,
         "hash-slots" => bounds.hash_slots = number,
         "object-bytes" => bounds.object_bytes = number,
+        "finding-bytes" => bounds.finding_bytes = number,
         "hosts" => bounds.hosts = number,
         "regex-kib" => bounds.regex_kib = number,
         "issuers" => bounds.issuers = number,

@@ -174,3 +174,41 @@ fn the_last_note_counts_those_that_were_left_off() {
     assert_eq!(notes.len(), NOTES_MAX);
     assert_eq!(notes.last().map(String::as_str), Some("37 more"));
 }
+
+#[test]
+fn notes_and_problems_keep_a_part_of_a_long_path_and_count_for_their_object() {
+    let mut value = object("VirtualService", "{http: [{match: [{}]}]}");
+    let bytes = |value: &Value| read(value).expect("an object").bytes() as usize;
+    let text_max = 1 << 10;
+    let key = "é".repeat(500_000);
+    let of_key = |strays: usize| {
+        let strays = (0..strays).map(|at| (format!("a{at:02}"), json!(at)));
+        let strays: serde_json::Map<String, Value> = strays.collect();
+        Value::from(serde_json::Map::from_iter([(key.clone(), strays.into())]))
+    };
+    value["spec"]["http"][0]["match"][0]["headers"] = of_key(0);
+    let without = bytes(&value);
+    value["spec"]["http"][0]["match"][0]["headers"] = of_key(100);
+    let notes = notes_of(&read(&value).expect("an object with strays"));
+    assert_eq!(notes.len(), NOTES_MAX);
+    for (at, note) in notes.iter().take(NOTES_MAX - 1).enumerate() {
+        let path = note.strip_prefix("unknown ").expect("a stray");
+        let (begin, end) = ("spec.http[0].match[0].headers[éé", format!("éé].a{at:02}"));
+        assert!(path.starts_with(begin) && path.ends_with(&end), "{path}");
+        assert!(path.len() <= text_max && path.contains('…'), "{path}");
+    }
+    let of_notes = bytes(&value) - without;
+    let expected = (NOTES_MAX - 1) * (text_max - 8)..NOTES_MAX * (text_max + 64);
+    assert!(expected.contains(&of_notes), "{of_notes}");
+
+    let mut policy = object("AuthorizationPolicy", "{}");
+    policy["spec"]["rules"] = json!("x".repeat(1_000_000));
+    let Ok(Object::AuthorizationPolicy(policy)) = read(&policy) else {
+        panic!("an AuthorizationPolicy");
+    };
+    let fault = policy.spec.as_ref().expect_err("a fault");
+    assert_eq!(&*fault.field, "spec.rules");
+    assert!(fault.message.len() <= text_max && fault.message.ends_with("expected a list"));
+    let counted = policy.bytes as usize;
+    assert!((text_max..2 * text_max).contains(&counted), "{counted}");
+}

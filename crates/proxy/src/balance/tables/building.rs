@@ -1,5 +1,6 @@
-//! Tables that are built beside whoever follows the controller: one after the other, in turns of
-//! namespaces, so that one with many large tables is waited for once.
+//! Tables that are built beside whoever follows the controller, and long work that is done beside
+//! whoever serves: one after the other, in turns of namespaces, so that one with many large tables
+//! is waited for once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,7 +11,24 @@ use super::BalanceTable;
 /// size. None are while others are yet to be built.
 pub(super) const AT_ONCE_SLOTS_MAX: u64 = 3 << 16;
 
-/// The tables that are yet to be built.
+/// Work that has its turn.
+pub(super) enum BesideWork {
+    /// A table to be built.
+    Table(Arc<BalanceTable>),
+    /// Work that tells its outcome itself.
+    Other(OtherWork),
+}
+
+/// Work of any kind, to be done once.
+pub(super) type OtherWork = Box<dyn FnOnce() + Send>;
+
+/// Work that waits for its turn.
+enum WaitingWork {
+    Table(Weak<BalanceTable>),
+    Other(OtherWork),
+}
+
+/// The tables that are yet to be built, and other work.
 #[derive(Default)]
 pub(super) struct Building {
     lines: Mutex<Lines>,
@@ -28,8 +46,9 @@ struct Lines {
     /// The namespaces that wait, the next one first.
     order: VecDeque<u64>,
     /// Their tables, of which those are left out that nobody wants any more. There are as many as
-    /// upstreams have, and those of which were replaced since the last turn.
-    by_owner: HashMap<u64, VecDeque<Weak<BalanceTable>>>,
+    /// upstreams have, and those of which were replaced since the last turn. And their other work,
+    /// of which an upstream has one or two at a time.
+    by_owner: HashMap<u64, VecDeque<WaitingWork>>,
 }
 
 impl Building {
@@ -43,6 +62,11 @@ impl Building {
     pub(super) fn end(&self) {
         self.lock().is_begun = false;
         self.came.notify_all();
+    }
+
+    /// Whether any are built beside.
+    pub(super) fn is_begun(&self) -> bool {
+        self.lock().is_begun
     }
 
     /// A commit begins.
@@ -66,10 +90,19 @@ impl Building {
 
     /// Lets a table of a namespace wait for its turn.
     pub(super) fn push(&self, owner: u64, table: Weak<BalanceTable>) {
+        self.push_work(owner, WaitingWork::Table(table));
+    }
+
+    /// Lets other work of a namespace wait for its turn.
+    pub(super) fn push_other(&self, owner: u64, work: OtherWork) {
+        self.push_work(owner, WaitingWork::Other(work));
+    }
+
+    fn push_work(&self, owner: u64, work: WaitingWork) {
         let mut lines = self.lock();
         let line = lines.by_owner.entry(owner).or_default();
         let is_first = line.is_empty();
-        line.push_back(table);
+        line.push_back(work);
         if is_first {
             lines.order.push_back(owner);
         }
@@ -77,8 +110,8 @@ impl Building {
         self.came.notify_one();
     }
 
-    /// Waits for the next table, the one before being built; `None` once there are no more.
-    pub(super) fn wait(&self) -> Option<Arc<BalanceTable>> {
+    /// Waits for the next turn, the one before being over; `None` once there are no more.
+    pub(super) fn wait(&self) -> Option<BesideWork> {
         let mut lines = self.lock();
         loop {
             if !lines.is_begun {
@@ -94,9 +127,9 @@ impl Building {
         }
     }
 
-    /// The next table, if any waits.
+    /// The next turn, if any work waits.
     #[cfg(test)]
-    pub(super) fn next(&self) -> Option<Arc<BalanceTable>> {
+    pub(super) fn next(&self) -> Option<BesideWork> {
         self.lock().next()
     }
 
@@ -106,13 +139,13 @@ impl Building {
 }
 
 impl Lines {
-    /// The next table that somebody wants; its namespace then goes behind all others.
-    fn next(&mut self) -> Option<Arc<BalanceTable>> {
+    /// The next work that somebody wants; its namespace then goes behind all others.
+    fn next(&mut self) -> Option<BesideWork> {
         while let Some(owner) = self.order.pop_front() {
             let Some(line) = self.by_owner.get_mut(&owner) else {
                 continue;
             };
-            let next = std::iter::from_fn(|| line.pop_front()).find_map(|table| table.upgrade());
+            let next = std::iter::from_fn(|| line.pop_front()).find_map(WaitingWork::wanted);
             if line.is_empty() {
                 self.by_owner.remove(&owner);
             } else {
@@ -123,5 +156,15 @@ impl Lines {
             }
         }
         None
+    }
+}
+
+impl WaitingWork {
+    /// The work, unless nobody wants it any more.
+    fn wanted(self) -> Option<BesideWork> {
+        match self {
+            WaitingWork::Table(table) => table.upgrade().map(BesideWork::Table),
+            WaitingWork::Other(work) => Some(BesideWork::Other(work)),
+        }
     }
 }

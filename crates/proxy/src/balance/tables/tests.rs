@@ -1,7 +1,8 @@
 //! Budgets of tables, whose they are, and how equal ones are shared.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
 use myriad_base::metrics::Metrics;
 use myriad_model::HashTable;
 
@@ -27,10 +28,10 @@ fn kind(table: &BalanceTable) -> &TableKind {
     table.kind().expect("a table that is built")
 }
 
-/// Builds the next table that was put off; whether there was any.
+/// Builds the next table that was put off, or does other work; whether there was any.
 fn build_next(tables: &HashTables) -> bool {
     let next = tables.0.building.next();
-    next.inspect(|table| tables.build(table)).is_some()
+    next.map(|work| tables.perform(work)).is_some()
 }
 
 /// Tables of a process that serves, which are built beside by whoever calls for it. No commit
@@ -179,6 +180,52 @@ fn a_commit_builds_a_few_tables_at_once_and_leaves_the_rest_to_turns_of_namespac
     assert!(left.is_some_and(|it| it.kind().is_some()));
     tables.renew();
     assert!(made(OWNER, 7).kind().is_some());
+}
+
+fn fail() -> u64 {
+    panic!("on purpose")
+}
+
+#[tokio::test]
+async fn other_work_is_done_beside_in_the_turns_of_namespaces() {
+    let early = HashTables::new(u64::MAX);
+    assert_eq!(
+        early.work_beside(OWNER, || 7).await,
+        Some(7),
+        "nothing is served yet"
+    );
+    let tables = serving();
+    let order: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let begin = |owner: u64| {
+        let (tables, order) = (tables.clone(), order.clone());
+        let mut work = Box::pin(async move {
+            let note = move || order.lock().unwrap().push(owner);
+            tables.work_beside(owner, note).await
+        });
+        // It waits for its turn from now on.
+        assert!(work.as_mut().now_or_never().is_none());
+        work
+    };
+    let mut evil: Vec<_> = (0..50).map(|_| begin(OWNER)).collect();
+    let good = begin(OWNER + 1);
+    let gone = evil.split_off(40);
+    drop(gone);
+    let panicking = tables.work_beside(OWNER + 2, fail);
+    let mut panicking = Box::pin(async move { panicking.await.is_some() });
+    assert!(panicking.as_mut().now_or_never().is_none());
+    assert!(build_next(&tables) && build_next(&tables));
+    assert_eq!(*order.lock().unwrap(), [OWNER, OWNER + 1]);
+    assert_eq!(good.await, Some(()));
+    while build_next(&tables) {}
+    // Nothing was done for those who had gone.
+    assert_eq!(order.lock().unwrap().len(), 41);
+    assert!(
+        !panicking.await,
+        "and the others had their turns all the same"
+    );
+    for work in evil {
+        assert_eq!(work.await, Some(()));
+    }
 }
 
 #[test]

@@ -374,8 +374,8 @@ impl Connection {
         let turns = &self.worker.local.fairness.plans;
         let wait = &mut line.wait;
         match line.namespace {
-            None if turns.admits_any_source() => Poll::Ready(()),
-            None => turns.poll_source(self.asker(), wait, context),
+            None if turns.admits_any_request() => Poll::Ready(()),
+            None => turns.poll_request(self.asker(), wait, context),
             Some(namespace) => turns.poll_namespace(namespace, self.asker(), wait, context),
         }
     }
@@ -424,9 +424,10 @@ impl Connection {
         Ok((planned, account, request))
     }
 
-    /// Charges what a request has cost to the source of the client.
+    /// Counts a request of the client's source, and charges that what it has cost.
     fn charge(&self, cost: PlanCost) {
         self.is_costly.set(cost.is_costly());
+        self.worker.local.fairness.plans.note_request(self.source());
         turn::charge_source(&self.worker, || self.source(), cost.all());
     }
 

@@ -204,7 +204,7 @@ pub async fn serve(
                 (true, true)
             }
         };
-        connection.note_cost(is_costly);
+        connection.note_stream(ends_turn, is_costly);
         if ends_turn {
             // What it is answered with counts before another stream is read, and one that is
             // costly has been the turn of this connection.
@@ -367,6 +367,7 @@ fn begin(active: Active, opened: OpenedStream, asker: Asker) -> Result<Begun, Bo
     } = opened;
     let (shared, section) = (&active.shared, head.section());
     let fairness = &shared.worker.local.fairness;
+    fairness.plans.note_request(shared.source);
     if fairness.resets.is_flood(shared.source) {
         // Most of its streams are reset, and by then others of them are read.
         fairness.plans.spend(shared.source, RESET_STEPS);

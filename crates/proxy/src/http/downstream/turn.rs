@@ -90,7 +90,8 @@ pub(super) fn admit(
     }
 }
 
-/// Charges steps to the source of a client, unless any request takes as many.
+/// Charges steps to the source of a client, unless any request takes as many: that it is one counts
+/// already.
 pub(super) fn charge_source(worker: &Worker, source: impl FnOnce() -> u64, steps: u32) {
     if steps >= CHARGED_STEPS {
         worker.local.fairness.plans.spend(source(), steps);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use myriad_base::metrics::Metrics;
 
-use super::{NameError, NameSettings, Names, owner};
+use super::{NameError, NameSettings, Names, kept_for, owner};
 use crate::net::name_server::{NameServer, Saying};
 
 /// Names that a server of the test is asked for.
@@ -64,6 +64,38 @@ async fn an_answer_that_does_not_fit_is_asked_for_over_tcp() {
     server.say("long.test", Saying::Long(many, 30));
     let found = names(&server).look_up(0, None, "long.test").await.unwrap();
     assert_eq!(found.addresses.len(), super::ADDRESSES_MAX);
+}
+
+#[tokio::test]
+async fn of_a_long_answer_no_more_is_unpacked_than_is_used() {
+    let server = NameServer::start();
+    let settings = NameSettings {
+        servers: vec![server.address()],
+        ..NameSettings::default()
+    };
+    let metrics = Metrics::new();
+    let names = Names::new(settings, &metrics);
+    let host = format!("{}test", "a.".repeat(100));
+    let ip = |number: u32| IpAddr::from((0xc633_0000 + number).to_be_bytes());
+    server.say(&host, Saying::Long((0..4_000).map(ip).collect(), 30));
+    let found = names.look_up(0, None, &host).await.unwrap();
+    let used: Vec<IpAddr> = (0..).map(ip).take(super::ADDRESSES_MAX).collect();
+    assert_eq!(found.addresses, used);
+    let counted = metrics.encode();
+    assert!(
+        counted.contains("myriad_dns_messages_cut_total 1\n"),
+        "{counted}"
+    );
+}
+
+#[test]
+fn a_place_is_kept_for_as_long_as_leaves_others_most_of_the_time() {
+    let millis = Duration::from_millis;
+    assert_eq!(kept_for(Duration::ZERO), Duration::ZERO);
+    // A quarter of the thread, with all places of a lane taken.
+    let places = u32::try_from(super::LANE.quick + super::LANE.slow).unwrap();
+    assert_eq!(kept_for(millis(1)), millis(4) * places);
+    assert_eq!(kept_for(millis(60_000)), super::KEPT_MAX);
 }
 
 #[tokio::test]

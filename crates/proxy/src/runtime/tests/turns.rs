@@ -269,13 +269,13 @@ async fn a_request_that_is_not_costly_waits_for_none_that_are() {
 }
 
 /// GET of a path at a host as HPACK has it, nothing of which is remembered.
-fn packed(host: &str) -> Vec<u8> {
+pub(super) fn packed(host: &str) -> Vec<u8> {
     let length = u8::try_from(host.len()).unwrap();
     [&b"\x82\x86\x84\x01"[..], &[length][..], host.as_bytes()].concat()
 }
 
 /// The beginning of a connection of HTTP/2.
-fn begun() -> Vec<u8> {
+pub(super) fn begun() -> Vec<u8> {
     [PREFACE, &frame(4, 0, 0, &[])[..]].concat()
 }
 
@@ -371,7 +371,7 @@ async fn is_open(client: &mut TcpStream) -> bool {
 }
 
 /// A world whose endpoint answers nothing.
-async fn silent_world() -> (World, TcpListener) {
+pub(super) async fn silent_world() -> (World, TcpListener) {
     let endpoint = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut world = World::start();
     world.put_upstream("u", &[endpoint.local_addr().unwrap()]);

@@ -28,7 +28,7 @@ pub(crate) use leading::stakes;
 use verdict::{TargetStanding, Verdict};
 
 /// The most Gateways that the status of a policy tells of, as its definition has it.
-const ANCESTORS_MAX: usize = 16;
+pub(super) const ANCESTORS_MAX: usize = 16;
 
 /// The upstream of a port of a Service as a Gateway uses it; none where no policy is for it.
 ///

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myriad_api::finding::cut;
 use myriad_api::gateway::status::{
     ConditionStatus, DeployedPort, Deployment, GatewayStatus, ListenerSetStatus, ObjectCondition,
     State, Status, WantedAddress,
@@ -150,7 +151,7 @@ fn accepted(is_accepted: bool, judged: &[JudgedListener]) -> ObjectCondition {
     match (is_accepted, names.is_empty()) {
         (true, true) => ObjectCondition::holds(kind, "Accepted"),
         (true, false) => ObjectCondition {
-            message: format!("not valid: listeners {}", names.join(", ")).into(),
+            message: cut(format!("not valid: listeners {}", names.join(", "))).into(),
             ..ObjectCondition::holds(kind, "ListenersNotValid")
         },
         (false, _) => ObjectCondition::fails(kind, "ListenersNotValid", "no listener is valid"),
@@ -340,4 +341,31 @@ fn of_set(
         condition(ObjectCondition::PROGRAMMED, "Programmed", programmed),
     ];
     (conditions, judged)
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_api::gateway::status::ListenerStatus;
+
+    use super::{JudgedListener, accepted};
+
+    #[test]
+    fn a_condition_names_no_more_listeners_than_a_text_may_have() {
+        let refused = |at: usize| JudgedListener {
+            status: ListenerStatus {
+                name: format!("{at:0250}").into(),
+                supported_kinds: Box::default(),
+                attached_routes: 0,
+                conditions: Box::default(),
+            },
+            is_accepted: false,
+            is_programmed: false,
+            is_resolved: true,
+            findings: Vec::new(),
+        };
+        let judged: Vec<JudgedListener> = (0..64).map(refused).collect();
+        let message = accepted(true, &judged).message;
+        assert!(message.len() <= 1 << 10, "{message}");
+        assert!(message.starts_with("not valid: listeners 000") && message.ends_with("063"));
+    }
 }

@@ -1,5 +1,6 @@
 //! The status of a listener, and what is wrong with it.
 
+use myriad_api::finding::cut;
 use myriad_api::gateway::Listener;
 use myriad_api::gateway::status::{ConditionStatus, ListenerStatus, ObjectCondition};
 use myriad_api::{Finding, Severity};
@@ -312,6 +313,6 @@ fn overlap(
         kind: "OverlappingTLSConfig",
         status: ConditionStatus::True,
         reason: "OverlappingHostnames",
-        message: format!("overlaps {} at its port", others.join(", ")).into(),
+        message: cut(format!("overlaps {} at its port", others.join(", "))).into(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myriad_api::finding::cut;
 use myriad_api::gateway::ParentReference;
 use myriad_api::gateway::status::{
     ConditionStatus, ObjectCondition, ParentStatus, RouteStatus, State, Status,
@@ -164,7 +165,7 @@ fn conditions(judged: &Judgement, refusal: Option<(&'static str, &str)>) -> Vec<
             kind: ObjectCondition::PARTIALLY_INVALID,
             status: ConditionStatus::True,
             reason: "UnsupportedValue",
-            message: judged.dropped.join("; ").into(),
+            message: cut(judged.dropped.join("; ")).into(),
         });
     }
     conditions

@@ -99,6 +99,17 @@ fn may_answer(reader: &mut Reader<'_>, standing: &GatewayStanding, host: &Host) 
     standing.may_claim(reader, host) && !is_owned_apart(reader, standing, host, false)
 }
 
+/// Whether a listener of an object takes a route. What a route claimed there may be from before.
+fn is_taken(reader: &mut Reader<'_>, route: &RouteObject, (of, at): (&ObjectKey, usize)) -> bool {
+    let taken = attach(reader, route).into_iter();
+    let taken = taken.filter_map(|attachment| match attachment.answer {
+        ParentAnswer::Taken(taken) => Some(taken),
+        _ => None,
+    });
+    let mut taken = taken.flatten();
+    taken.any(|it| it.at == at && it.standing.entity.key() == of)
+}
+
 /// Translates the destination of all that comes to a port.
 pub(crate) fn translate_port(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     let mut output = Output::default();
@@ -136,7 +147,9 @@ fn add_port(reader: &mut Reader<'_>, port: &PortKey, output: &mut Output) -> Opt
         let holder = reader.seat(seat)?;
         reader.read_object(kind, &holder.id);
         let route = reader.route_itself(&ObjectKey::from_id(kind, holder.id))?;
-        if streams::judge(reader, &route).refused.is_some() {
+        if !is_taken(reader, &route, (&owner, at))
+            || streams::judge(reader, &route).refused.is_some()
+        {
             return None;
         }
         let socket = place.socket.name();

@@ -24,6 +24,8 @@ pub(crate) static LISTENERS: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Entered,
     bond: Bond::NONE,
     claims_ports: true,
+    // Until it runs others have no place but those that they had.
+    waits_woken: true,
     ..UnitKind::of_object("listeners", 3, Own::Key)
 };
 
@@ -36,6 +38,8 @@ pub(crate) static ENTRANCE: UnitKind = UnitKind {
     },
     claim_fact: Some(|hasher, id, host| hasher.fact(GatewayFact::Claim(id, host.as_str()))),
     named_seat: Some(|hasher, host| hasher.fact(GatewayFact::NamedSeat(host.as_str()))),
+    // A host that it needs no more asks whether it has a place there.
+    waits_woken: true,
     ..UnitKind::of_object("entrance", 9, Own::Key)
 };
 
@@ -47,6 +51,8 @@ pub(crate) static ROUTE: UnitKind = UnitKind {
     },
     claim_fact: Some(|hasher, id, host| hasher.fact(GatewayFact::Claim(id, host.as_str()))),
     entered_seat: Some(|hasher, host| hasher.fact(GatewayFact::EnteredSeat(host.as_str()))),
+    // A host that it enters no more asks whether its listener is for it, and so does a port.
+    waits_woken: true,
     ..UnitKind::of_object("route", 10, Own::Key)
 };
 
@@ -65,6 +71,7 @@ pub(crate) static STREAM_PORT: UnitKind = UnitKind::needed("stream port", 13);
 pub(crate) static BACKEND_POLICY: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Main,
     bond: Bond::NONE,
+    waits_woken: true,
     ..UnitKind::of_object("backend policy", 29, Own::Key)
 };
 
@@ -72,6 +79,7 @@ pub(crate) static BACKEND_POLICY: UnitKind = UnitKind {
 pub(crate) static SET_STATUS: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Main,
     bond: Bond::NONE,
+    waits_woken: true,
     ..UnitKind::of_object("listener set status", 30, Own::Key)
 };
 
@@ -79,6 +87,7 @@ pub(crate) static SET_STATUS: UnitKind = UnitKind {
 pub(crate) static GATEWAY_STATUS: UnitKind = UnitKind {
     viewers: |_, _| Viewers::Main,
     bond: Bond::NONE,
+    waits_woken: true,
     ..UnitKind::of_object("gateway status", 31, Own::Key)
 };
 

@@ -6,8 +6,17 @@ use myriad_api::gateway::{BackendTlsPolicySpec, GatewayObject};
 use myriad_api::istio::{Labels, SpecProblem};
 use myriad_api::{Meta, Object};
 
+use super::attach::DEFAULT_GATEWAYS_MAX;
+use super::backend_tls::ANCESTORS_MAX;
 use super::route::RouteObject;
 use super::rules;
+
+/// The bytes that the status of a listener counts for: four conditions or five, of which some do
+/// not hold and say why.
+const LISTENER_STATUS_BYTES: u64 = 1 << 10;
+
+/// The bytes that the status of a route at a parent counts for, and that of a policy at a Gateway.
+const PARENT_STATUS_BYTES: u64 = 512;
 
 /// The rows of proxies' tables that an object counts for.
 pub(crate) fn rows(object: &Object) -> u64 {
@@ -22,6 +31,25 @@ pub(crate) fn rows(object: &Object) -> u64 {
         Some(route) => route.hostnames().len().max(1) as u64,
         None => listeners.max(1) as u64,
     }
+}
+
+/// The bytes that the status of an object counts for, which is kept beside it: about what it takes
+/// where little of it holds. None for kinds that have no status.
+pub(crate) fn status_bytes(object: &Object) -> u64 {
+    let (count, bytes) = match object {
+        Object::Gateway(gateway) => (gateway.spec.listeners.len(), LISTENER_STATUS_BYTES),
+        Object::ListenerSet(set) => (set.spec.listeners.len(), LISTENER_STATUS_BYTES),
+        // Which Gateways they are follows from others' objects.
+        Object::BackendTlsPolicy(_) => (ANCESTORS_MAX, PARENT_STATUS_BYTES),
+        _ => {
+            let parents = RouteObject::of(object).map_or(0, |route| match route.uses_defaults() {
+                true => route.parents().len() + DEFAULT_GATEWAYS_MAX,
+                false => route.parents().len(),
+            });
+            (parents, PARENT_STATUS_BYTES)
+        }
+    };
+    count as u64 * bytes
 }
 
 /// The rows that the regexes of an object count for.

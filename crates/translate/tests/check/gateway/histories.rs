@@ -75,6 +75,44 @@ fn incremental_equals_from_scratch_in_all_views() {
     });
 }
 
+#[test]
+fn incremental_equals_from_scratch_however_little_time_there_is() {
+    let histories = (history(), vec(0..6_usize, 16), vec(0..4_usize, 16));
+    run_any(histories, |(batches, times, turns)| {
+        let mut incremental = world::engine(settings());
+        let mut now = world::NOW;
+        // A first list is whole.
+        incremental.apply(Vec::new(), now);
+        for (((passed, changes), mut time), turns) in batches.iter().zip(times).zip(turns) {
+            now += passed;
+            for change in changes {
+                incremental.take_in(change.clone(), now);
+            }
+            let mut has_time = || {
+                let has_time = time > 0;
+                time = time.saturating_sub(1);
+                has_time
+            };
+            incremental.apply_taken_in_while(now, &mut has_time);
+            for _ in 0..turns {
+                incremental.work_off(now, &mut || false, &|_| true);
+            }
+        }
+        while incremental.has_postponed() {
+            incremental.work_off(now, &mut || false, &|_| true);
+        }
+        let mut fresh = world::engine(settings());
+        fresh.learn(incremental.late_claims());
+        let objects = survivors(&batches).into_iter().map(Change::Put).collect();
+        fresh.apply(objects, now);
+        prop_assert_eq!(statuses(&incremental), statuses(&fresh));
+        prop_assert_eq!(findings(&incremental), findings(&fresh));
+        prop_assert_eq!(digests(&incremental), digests(&fresh));
+        prop_assert_eq!(incremental.usage().units, fresh.usage().units);
+        Ok(())
+    });
+}
+
 /// Adds up what an engine tells of statuses, as whoever writes them does.
 fn add_up(known: &mut BTreeMap<ObjectKey, Status>, engine: &mut Engine, changes: Vec<Change>) {
     let outcome = engine.apply(changes, world::NOW);

@@ -146,4 +146,22 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         setting: "--bound endpoints=0",
         sign: Sign::Look("look for findings about --bound endpoints"),
     },
+    ChangedDefault {
+        line: "Statuses of Gateway API count in",
+        change: "statuses and notes of fields that are not read count in the memory of objects",
+        setting: "--bound object-bytes=0",
+        sign: Sign::Look("look for namespaces with very many Gateways, routes and policies"),
+    },
+    ChangedDefault {
+        line: "Of what DNS says an upstream has 1,024 addresses",
+        change: "an upstream has 1,024 addresses of DNS, which its names share",
+        setting: "",
+        sign: Sign::Look("look at dns_upstreams_reduced_total, and for more than 16 names of DNS"),
+    },
+    ChangedDefault {
+        line: "What an edit leads to beside its own object",
+        change: "what an edit leads to beside its own object may follow in turns of namespaces",
+        setting: "",
+        sign: Sign::Look("look for Gateways with thousands of routes, and for changes that wait"),
+    },
 ];

@@ -267,6 +267,12 @@ pub(super) const SHOWN: &[ChangedDefault] = &[
         setting: "",
         sign: Sign::Finding(&["covers addresses of Services in"]),
     },
+    ChangedDefault {
+        line: "The findings about the objects of a namespace take",
+        change: "findings about a namespace take 32 MiB, and about 32,768 of them are told",
+        setting: "--bound finding-bytes=0",
+        sign: Sign::Finding(&["--bound finding-bytes"]),
+    },
 ];
 
 /// Whether an object restricts who reaches a path, so that another spelling of it matters.

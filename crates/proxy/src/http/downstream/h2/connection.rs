@@ -57,6 +57,8 @@ pub(super) struct Connection {
     /// The client, as what it asks takes turns, and its place among others where it waits.
     asker: Asker,
     wait: PlanWait,
+    /// The streams that were opened in this turn.
+    opened: u32,
     small_data: SmallData,
     /// Whether it is to be seen that the client is still there, before more is read of it.
     has_to_look: bool,
@@ -131,6 +133,7 @@ impl Connection {
                 is_costly: false,
             },
             wait: PlanWait::default(),
+            opened: 0,
             small_data: SmallData::default(),
             has_to_look: false,
         }
@@ -139,12 +142,6 @@ impl Connection {
     /// The client, as what it asks takes turns.
     pub(super) fn asker(&self) -> Asker {
         self.asker
-    }
-
-    /// Takes note whether the stream that was opened last is costly.
-    pub(super) fn note_cost(&mut self, is_costly: bool) {
-        self.asker.is_costly = is_costly;
-        self.has_to_look |= is_costly;
     }
 
     /// Whether the client has said what has to come first.
@@ -224,6 +221,9 @@ impl Connection {
     /// Reads and sends, until a stream is opened; none once the connection has ended.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<OpenedStream>> {
         let polled = self.poll_frames(context);
+        if polled.is_pending() {
+            self.opened = 0;
+        }
         let input = self.input.as_ref().map_or(0, Buffer::capacity);
         let head = self.head.as_ref().map_or(0, Unfinished::memory);
         let bytes = input + head + self.stream.buffered() + self.decoder.memory();

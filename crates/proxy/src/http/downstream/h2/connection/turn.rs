@@ -1,14 +1,18 @@
 //! The turns of a connection among those of its client's source: the heads that it has to read wait
-//! while that has had its own, and so do bodies in very small frames.
+//! while that has had its own, and so do bodies in very small frames. A few streams are one turn:
+//! whoever opens many does not wait for each.
 
 use std::task::{Context, Poll};
 
 use super::{Connection, Data};
 use crate::admission::framing::CHARGED_BYTES;
-use crate::admission::planning::{Asker, CHARGED_STEPS, read_steps};
+use crate::admission::planning::{Asker, CHARGED_STEPS, PlanWait, read_steps};
 use crate::codec::buffer::Buffer;
 use crate::codec::frame::{FrameHead, kind};
 use crate::http::downstream::h2::streams::Gone;
+
+/// The streams that a connection opens before others have their turn.
+const TURN_STREAMS: u32 = 8;
 
 /// The bytes of a body in a frame from which on they cost no more than any.
 const SMALL_DATA_BYTES: usize = 1 << 10;
@@ -29,19 +33,42 @@ impl Connection {
     /// Ready unless a head is next, or one more of many small frames of bodies, and others have
     /// their turn before.
     pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.local.fairness.plans.admits_any_source() {
+        if self.opened >= TURN_STREAMS && matches!(self.next_asker(), Some((_, false))) {
+            // By now all is read that there is about those before: most may have been reset.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.local.fairness.plans.admits_any_request() {
             self.small_data.has_to_wait = false;
+            self.wait = PlanWait::default();
             return Poll::Ready(());
         }
         let Some((asker, is_data)) = self.next_asker() else {
             return Poll::Ready(());
         };
         let turns = &self.local.fairness.plans;
-        let polled = turns.poll_source(asker, &mut self.wait, context);
+        let polled = match is_data || self.opened > 0 {
+            true => turns.poll_source(asker, &mut self.wait, context),
+            false => turns.poll_request(asker, &mut self.wait, context),
+        };
         // It may go while it waits.
         self.has_to_look |= polled.is_pending();
         self.small_data.has_to_wait &= polled.is_pending() || !is_data;
         polled
+    }
+
+    /// Takes note of a stream that was opened, whose plan may end the turn.
+    pub(in crate::http::downstream::h2) fn note_stream(
+        &mut self,
+        ends_turn: bool,
+        is_costly: bool,
+    ) {
+        self.asker.is_costly = is_costly;
+        self.has_to_look |= is_costly;
+        self.opened = match ends_turn {
+            true => 0,
+            false => self.opened + 1,
+        };
     }
 
     /// Charges a frame of a body, where that is small and not the last.
