@@ -2,7 +2,7 @@
 //! few callers, small questions, and a bound for everything that they can make grow.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,15 +15,20 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use myriad_base::clock::{self, Instant};
 use myriad_base::drain::Drained;
+use myriad_base::newcomers::{Newcomer, Newcomers};
 use myriad_base::readiness::Readiness;
 use myriad_base::task;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::coop;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::bodies::{Bodies, Body};
 use crate::guests::{Guests, Visit};
@@ -35,6 +40,22 @@ const CONNECTIONS_MAX: usize = 128;
 /// The most bytes of bodies in memory, of all connections together; beyond, the address that has
 /// most of them loses its oldest.
 pub const BODIES_BYTES_MAX: usize = 32 << 20;
+
+/// Connections at once that have no place yet, shared by the addresses that they come from: a
+/// handshake takes about a millisecond of the only thread, and whoever is let in waits for all of
+/// them.
+const NEWCOMERS_MAX: usize = 32;
+
+/// Connections that wait for their turn; beyond, the address that has most of them loses its
+/// newest.
+const WAITING_MAX: usize = 1_024;
+
+/// How long a connection may take for its first byte, once its turn has come: a client of TLS
+/// speaks at once.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long connections are accepted, where many wait, before others have their turn.
+const ACCEPT_TIME: Duration = Duration::from_millis(1);
 
 /// How long a handshake, a head or a body may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,75 +102,123 @@ pub struct Server {
 struct Serving {
     server: Server,
     bodies: Arc<Bodies>,
+    /// The callers that wait to be let in.
+    newcomers: Arc<Newcomers>,
+    /// One for each connection that is let in.
+    places: Arc<Semaphore>,
+    guests: Arc<Guests>,
+    ending: CancellationToken,
 }
 
+/// A byte stream that questions come over.
+trait Bidirectional: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bidirectional for T {}
+
 impl Server {
-    /// Serves until the drain is asked for. Whoever was let in by then is still answered, unless
+    /// Serves until the drain is asked for. Whoever has come by then is still answered, unless
     /// that takes too long.
     pub async fn serve(self, listener: TcpListener, drained: Drained) {
-        let ending = CancellationToken::new();
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let server = Arc::new(Serving {
-            server: self,
-            bodies: Arc::new(Bodies::new(BODIES_BYTES_MAX)),
-        });
-        let guests = Arc::new(Guests::default());
-        let accept = async {
-            loop {
-                match listener.accept().await {
-                    Ok((stream, peer)) => {
-                        let address = peer.ip().to_canonical();
-                        let Some(place) = place(&places, &guests, address).await else {
-                            return;
-                        };
-                        let (server, ending) = (server.clone(), ending.clone());
-                        let visit = guests.enter(address);
-                        drop(task::spawn("question", async move {
-                            tokio::select! {
-                                () = server.serve_connection(stream, &visit, &ending) => {}
-                                () = visit.evicted() => {
-                                    tracing::debug!("a connection made room for another");
-                                }
-                            }
-                            drop(place);
-                        }));
-                    }
-                    Err(error) => {
-                        tracing::debug!("no connection can be accepted: {error}");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
-        };
+        let serving = Arc::new(Serving::new(self));
+        let (connections, ending) = (TaskTracker::new(), serving.ending.clone());
+        // By the runtime's bound on what a task does at a time a flood would stay in the queue of
+        // the system, where turns are nobody's.
+        let accept = coop::unconstrained(serving.accept(&listener, &connections));
         tokio::select! {
             () = accept => {}
             () = drained.signalled() => {}
         }
         ending.cancel();
-        let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(LAST_CALL, places.acquire_many(all)).await;
+        connections.close();
+        let _ = tokio::time::timeout(LAST_CALL, connections.wait()).await;
     }
 }
 
 impl Serving {
-    async fn serve_connection(&self, stream: TcpStream, visit: &Visit, ending: &CancellationToken) {
-        let Some(tls) = &self.server.tls else {
-            return self.serve_stream(stream, visit, ending).await;
-        };
-        let accept = TlsAcceptor::from(tls.clone()).accept(stream);
-        match tokio::time::timeout(READ_TIMEOUT, accept).await {
-            Ok(Ok(stream)) => self.serve_stream(stream, visit, ending).await,
-            Ok(Err(error)) => tracing::debug!("a handshake failed: {error}"),
-            Err(_) => tracing::debug!("a handshake took too long"),
+    fn new(server: Server) -> Self {
+        Serving {
+            server,
+            bodies: Arc::new(Bodies::new(BODIES_BYTES_MAX)),
+            newcomers: Arc::new(Newcomers::new(NEWCOMERS_MAX, WAITING_MAX)),
+            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            guests: Arc::new(Guests::default()),
+            ending: CancellationToken::new(),
         }
     }
 
-    async fn serve_stream(
+    /// Accepts all that come, for ever: they wait for their turns here.
+    async fn accept(self: Arc<Self>, listener: &TcpListener, connections: &TaskTracker) {
+        let mut began: Option<Instant> = None;
+        loop {
+            let next = poll_fn(|context| {
+                let polled = listener.poll_accept(context);
+                if polled.is_pending() {
+                    began = None;
+                }
+                polled
+            });
+            match next.await {
+                Ok((stream, peer)) => {
+                    let address = peer.ip().to_canonical();
+                    let newcomer = self.newcomers.enter(address);
+                    let greet = self.clone().greet(stream, address, newcomer);
+                    drop(task::spawn("question", connections.track_future(greet)));
+                }
+                Err(error) => {
+                    tracing::debug!("no connection can be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+            let now = clock::now();
+            let since = *began.get_or_insert(now);
+            if now.saturating_duration_since(since) >= ACCEPT_TIME {
+                began = None;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Serves a connection, once its turn has come and it has a place.
+    async fn greet(self: Arc<Self>, stream: TcpStream, address: IpAddr, mut newcomer: Newcomer) {
+        if !newcomer.comes_in().await {
+            tracing::debug!("a connection that waited made room for another");
+            return;
+        }
+        let let_in = tokio::select! {
+            let_in = self.let_in(stream, address) => let_in,
+            () = newcomer.evicted() => None,
+        };
+        let Some((stream, place)) = let_in else {
+            return;
+        };
+        let visit = self.guests.enter(address);
+        drop(newcomer);
+        tokio::select! {
+            () = self.serve_stream(stream, &visit) => {}
+            () = visit.evicted() => {
+                tracing::debug!("a connection made room for another");
+            }
+        }
+        drop(place);
+    }
+
+    /// A connection whose handshake is done, and its place; none where that failed or took too
+    /// long.
+    async fn let_in(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
-        visit: &Visit,
-        ending: &CancellationToken,
-    ) {
+        stream: TcpStream,
+        address: IpAddr,
+    ) -> Option<(Box<dyn Bidirectional>, OwnedSemaphorePermit)> {
+        let stream: Box<dyn Bidirectional> = match &self.server.tls {
+            Some(tls) => Box::new(shake(tls, stream).await?),
+            None => Box::new(stream),
+        };
+        let place = place(&self.places, &self.guests, address).await?;
+        Some((stream, place))
+    }
+
+    async fn serve_stream(&self, stream: Box<dyn Bidirectional>, visit: &Visit) {
+        let ending = &self.ending;
         let asked = AtomicU32::new(0);
         let service = service_fn(|request| async {
             let number = asked.fetch_add(1, Ordering::Relaxed) + 1;
@@ -214,6 +283,20 @@ impl Serving {
         };
         Ok(http::Request::from_parts(head, read))
     }
+}
+
+/// A stream after its handshake; none where that failed or took too long.
+async fn shake(tls: &Arc<ServerConfig>, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    let mut first = [0];
+    let spoken = tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.peek(&mut first)).await;
+    spoken.ok()?.ok()?;
+    let accept = TlsAcceptor::from(tls.clone()).accept(stream);
+    match tokio::time::timeout(READ_TIMEOUT, accept).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!("a handshake failed: {error}"),
+        Err(_) => tracing::debug!("a handshake took too long"),
+    }
+    None
 }
 
 /// A whole body, whose bytes take room as they come.
@@ -396,6 +479,52 @@ mod tests {
             held.push(alive.await.expect("an answer"));
         }
         drop(held);
+        drain.start();
+        serving.await.unwrap();
+    }
+
+    /// TLS without a certificate: nobody gets as far as that.
+    fn bare_tls() -> Arc<rustls::ServerConfig> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let none = rustls::server::ResolvesServerCertUsingSni::new();
+        let config = config.with_no_client_auth();
+        Arc::new(config.with_cert_resolver(Arc::new(none)))
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_handshakes_waits_for_its_turns_and_holds_up_nobody_else() {
+        let drain = Drain::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server {
+            tls: Some(bare_tls()),
+            ..repeating()
+        };
+        let serving = tokio::spawn(server.serve(listener, drain.holder()));
+        let mut flood = Vec::new();
+        for _ in 0..2 * super::CONNECTIONS_MAX {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            // The first byte of a handshake, of which no other comes.
+            stream.write_all(&[0x16]).await.unwrap();
+            flood.push(stream);
+        }
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let mut other = socket.connect(address).await.unwrap();
+        other.write_all(b"no TLS\r\n").await.unwrap();
+        let mut told = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(8), other.read_to_end(&mut told));
+        assert!(ended.await.is_ok(), "it is told at once that this is none");
+        let is_open = |stream: &&TcpStream| {
+            let read = stream.try_read(&mut [0]);
+            read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        // One gave its turn away, and the others wait for theirs or for more bytes.
+        let open = flood.iter().filter(is_open).count();
+        assert!(open >= flood.len() - 1, "{open} are open");
+        drop(flood);
         drain.start();
         serving.await.unwrap();
     }

@@ -145,6 +145,7 @@ impl ConfigMap {
 impl<'de> Deserialize<'de> for ConfigMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             #[serde(default)]

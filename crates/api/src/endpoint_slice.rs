@@ -50,6 +50,7 @@ pub struct Conditions {
 
 /// One entry of `ports`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a mapping")]
 pub struct EndpointPort {
     /// The name of the Service port; empty where it has none.
     #[serde(default, deserialize_with = "text")]
@@ -65,7 +66,7 @@ pub struct EndpointPort {
 impl<'de> Deserialize<'de> for EndpointSlice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             #[serde(default)]
@@ -76,7 +77,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             ports: Box<[EndpointPort]>,
         }
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct RawEndpoint {
             #[serde(default, deserialize_with = "list")]
             addresses: Box<[Box<str>]>,
@@ -88,6 +89,7 @@ impl<'de> Deserialize<'de> for EndpointSlice {
             zone: Option<Box<str>>,
         }
         #[derive(Deserialize, Default)]
+        #[serde(expecting = "a mapping")]
         struct RawConditions {
             ready: Option<bool>,
             serving: Option<bool>,
@@ -152,6 +154,7 @@ const ZONE_BYTES_MAX: usize = 63;
 
 /// `targetRef` of an endpoint.
 #[derive(Deserialize)]
+#[serde(expecting = "a mapping")]
 struct RawTarget {
     #[serde(default)]
     kind: Box<str>,

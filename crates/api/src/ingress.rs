@@ -22,7 +22,7 @@ pub struct Ingress {
 
 /// One entry of `spec.tls`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "a mapping")]
 pub struct IngressTls {
     /// Hosts that the certificate is for, as written.
     #[serde(default, deserialize_with = "list")]
@@ -43,7 +43,7 @@ pub struct IngressRule {
 
 /// One entry of `http.paths`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "a mapping")]
 pub struct IngressPath {
     /// The path as written.
     #[serde(default)]
@@ -106,13 +106,14 @@ pub struct IngressClass {
 impl<'de> Deserialize<'de> for Ingress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             #[serde(default)]
             spec: Option<RawSpec>,
         }
         #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct RawSpec {
             #[serde(default)]
             ingress_class_name: Option<Box<str>>,
@@ -138,6 +139,7 @@ impl<'de> Deserialize<'de> for Ingress {
 impl<'de> Deserialize<'de> for IngressRule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             #[serde(default)]
             host: Option<Box<str>>,
@@ -145,6 +147,7 @@ impl<'de> Deserialize<'de> for IngressRule {
             http: Option<RawHttp>,
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct RawHttp {
             #[serde(default, deserialize_with = "list")]
             paths: Box<[IngressPath]>,
@@ -161,6 +164,7 @@ impl<'de> Deserialize<'de> for IngressRule {
 impl<'de> Deserialize<'de> for IngressBackend {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             #[serde(default)]
             service: Option<RawService>,
@@ -168,12 +172,14 @@ impl<'de> Deserialize<'de> for IngressBackend {
             resource: Option<RawResource>,
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct RawService {
             name: Box<str>,
             #[serde(default)]
             port: Option<RawPort>,
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct RawPort {
             #[serde(default)]
             number: Option<u16>,
@@ -181,6 +187,7 @@ impl<'de> Deserialize<'de> for IngressBackend {
             name: Option<Box<str>>,
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct RawResource {
             kind: Box<str>,
             name: Box<str>,
@@ -222,11 +229,13 @@ impl<'de> Deserialize<'de> for IngressBackend {
 impl<'de> Deserialize<'de> for IngressClass {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             spec: RawSpec,
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct RawSpec {
             controller: Box<str>,
         }

@@ -189,6 +189,7 @@ impl<'de> Deserialize<'de> for WideIssuer {
 
 fn read<'de, D: Deserializer<'de>>(kind: ObjectKind, deserializer: D) -> Result<Issuer, D::Error> {
     #[derive(Deserialize)]
+    #[serde(expecting = "a mapping")]
     struct Raw {
         metadata: RawMeta,
         #[serde(default)]

@@ -72,11 +72,13 @@ impl Meta {
 
 /// `metadata` as it is written; becomes a [`Meta`] once the kind is known.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "a mapping")]
 pub(crate) struct RawMeta {
     #[serde(default)]
     namespace: Option<Box<str>>,
     name: Box<str>,
+    #[serde(default)]
+    pub(crate) uid: Option<Box<str>>,
     #[serde(default, deserialize_with = "timestamp")]
     creation_timestamp: Option<i64>,
     #[serde(default)]
@@ -91,6 +93,7 @@ pub(crate) struct RawMeta {
 
 /// An entry of `ownerReferences`.
 #[derive(Deserialize)]
+#[serde(expecting = "a mapping")]
 pub(crate) struct RawOwner {
     #[serde(default)]
     pub(crate) kind: Box<str>,
@@ -210,6 +213,26 @@ fn parse_time(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::{is_kept_annotation, parse_time};
+    use crate::{Object, ObjectKind};
+
+    #[test]
+    fn what_is_no_mapping_is_told_in_words_of_people() {
+        let mut told = 0;
+        for kind in ObjectKind::ALL {
+            for text in [
+                r#"{"metadata": 7}"#,
+                r#"{"metadata": {"name": "a"}, "spec": 7}"#,
+            ] {
+                let Err(error) = Object::from_json(kind, text) else {
+                    continue;
+                };
+                let error = error.to_string();
+                assert!(!error.contains("struct "), "{kind:?}: {error}");
+                told += usize::from(error.contains("a mapping"));
+            }
+        }
+        assert!(told >= 10, "{told}");
+    }
 
     #[test]
     fn of_what_cert_manager_writes_its_hints_alone_are_kept() {

@@ -18,6 +18,7 @@ pub struct Namespace {
 impl<'de> Deserialize<'de> for Namespace {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
         }

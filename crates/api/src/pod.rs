@@ -13,6 +13,9 @@ use crate::{Meta, ObjectKind};
 pub struct Pod {
     /// Key and age.
     pub meta: Meta,
+    /// `metadata.uid`, which no other Pod has, whatever its name. It is not kept beyond who reads
+    /// the change.
+    pub uid: Option<Box<str>>,
     /// `metadata.labels`.
     pub labels: Labels,
     /// `status.podIP`; none before it has one.
@@ -37,6 +40,7 @@ pub struct Owner {
 impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             #[serde(default)]
@@ -45,13 +49,13 @@ impl<'de> Deserialize<'de> for Pod {
             status: Option<RawStatus>,
         }
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct RawSpec {
             #[serde(default)]
             service_account_name: Option<Box<str>>,
         }
         #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct RawStatus {
             #[serde(default, rename = "podIP")]
             pod_ip: Option<Box<str>>,
@@ -61,6 +65,7 @@ impl<'de> Deserialize<'de> for Pod {
             conditions: Option<Vec<RawCondition>>,
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct RawCondition {
             #[serde(rename = "type")]
             condition: Box<str>,
@@ -74,10 +79,12 @@ impl<'de> Deserialize<'de> for Pod {
             .any(|known| &*known.condition == "Ready" && &*known.status != "True");
         let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let labels = raw.metadata.labels.take();
+        let uid = raw.metadata.uid.take();
         let owners = raw.metadata.owner_references.take().unwrap_or_default();
         let owner = owners.into_iter().find(|owner| owner.controller);
         Ok(Pod {
             meta: raw.metadata.check(ObjectKind::Pod)?,
+            uid,
             labels: labels.into_iter().flat_map(|pairs| pairs.0).collect(),
             account: raw.spec.and_then(|spec| spec.service_account_name),
             address: status.pod_ip.as_deref().and_then(|text| text.parse().ok()),

@@ -248,7 +248,7 @@ impl std::fmt::Debug for KeyDer {
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             #[serde(default, rename = "type")]

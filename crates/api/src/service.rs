@@ -28,7 +28,7 @@ pub struct Service {
 
 /// One entry of `spec.ports`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "a mapping")]
 pub struct ServicePort {
     /// The name; empty where the only port has none.
     #[serde(default)]
@@ -72,13 +72,14 @@ pub enum TargetPort {
 impl<'de> Deserialize<'de> for Service {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a mapping")]
         struct Raw {
             metadata: RawMeta,
             #[serde(default)]
             spec: Option<RawSpec>,
         }
         #[derive(Deserialize, Default)]
-        #[serde(rename_all = "camelCase")]
+        #[serde(rename_all = "camelCase", expecting = "a mapping")]
         struct RawSpec {
             #[serde(default, rename = "type")]
             service_type: Option<Box<str>>,

@@ -54,6 +54,10 @@ const TAKING_IN_MAX: Duration = Duration::from_millis(25);
 /// The processor time after which a cut leaves the hosts that remain to turns of their namespaces.
 const CUT_MAX: Duration = Duration::from_millis(50);
 
+/// The same for what comes in one file with objects of several namespaces, which takes effect as a
+/// whole as far as that is within this: some 10,000 hosts.
+const JOINT_MAX: Duration = Duration::from_millis(250);
+
 /// How often the loop looks after what no event leads to, while no change waits.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -392,9 +396,12 @@ impl<O: Outlet> Control<O> {
         self.advance(&cut.positions);
         let object = touched.put.take();
         self.part_views();
-        let is_whole = cut.holders.are_joint();
+        let max = match cut.holders.are_joint() {
+            true => JOINT_MAX,
+            false => CUT_MAX,
+        };
         let processor_time = &self.processor_time;
-        let mut has_time = || is_whole || processor_time().saturating_sub(before) < CUT_MAX;
+        let mut has_time = || processor_time().saturating_sub(before) < max;
         let outcome = self.engine.apply_taken_in_while(now, &mut has_time);
         let of_tables = tables::cost(&outcome);
         self.commit(touched, outcome, cut.since);

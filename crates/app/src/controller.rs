@@ -174,6 +174,7 @@ async fn control(settings: Controller) -> anyhow::Result<()> {
         settings: &settings,
         trust: &trust,
         tokens,
+        pods: pods.clone(),
         views: views.clone(),
         is_listed: addresses,
         live: live.clone(),

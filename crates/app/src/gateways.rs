@@ -74,7 +74,7 @@ fn parse(text: &str, main: &View, problems: &mut Vec<String>) -> Gateways {
     let raw: Vec<RawGateway> = match serde_saphyr::from_str(text) {
         Ok(raw) => raw,
         Err(error) => {
-            problems.push(format!("--gateways: {error}"));
+            problems.push(format!("--gateways: {}", error.without_snippet()));
             return gateways;
         }
     };

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use myriad_base::metrics::{Family, Gauge, Metrics};
 use myriad_model::{
-    Balancer, Change, HashTable, PathRewrite, PathView, Resource, RouteView, SealedArc, Test,
-    Upstream, Value, wire,
+    Balancer, Change, HashTable, Resource, RouteView, SealedArc, Upstream, Value, wire,
 };
 use myriad_translate::regex_bytes;
 use serde::{Deserialize, Serialize};
@@ -269,29 +268,7 @@ fn amounts(resource: &Resource, bytes: u64) -> Row {
 }
 
 fn add_regexes(route: RouteView<'_>, held: &mut Held) {
-    let of_path = match route.path {
-        PathView::Regex(text) => Some(text),
-        _ => None,
-    };
-    let conditions = route.conditions.iter();
-    let of_values = conditions.filter_map(|condition| match &condition.test {
-        Test::Regex(text) => Some(&**text),
-        _ => None,
-    });
-    let rewrite = route.policy.rewrite.as_ref();
-    let of_rewrite = rewrite.and_then(|rewrite| match rewrite.path.as_ref()? {
-        PathRewrite::Substitution { regex, .. } => Some(&**regex),
-        PathRewrite::Template(_) | PathRewrite::Matched(_) => None,
-    });
-    let cors = route.policy.cors.iter();
-    let of_origins = cors
-        .flat_map(|cors| &cors.origin_patterns)
-        .map(|text| &**text);
-    let demand = route.policy.client_certificate.iter();
-    let of_subjects = demand.map(|demand| &*demand.subject);
-    let of_subjects = of_subjects.filter(|text| !text.is_empty());
-    let texts = of_path.into_iter().chain(of_values).chain(of_rewrite);
-    for text in texts.chain(of_origins).chain(of_subjects) {
+    for text in route.regexes() {
         held.count += 1;
         // What a proxy holds, which is no longer the text.
         held.bytes += regex_bytes(text).unwrap_or_default();

@@ -37,6 +37,7 @@ pub mod metrics;
 pub mod obtained;
 pub mod otlp;
 pub mod pages;
+mod problems;
 pub mod process;
 pub mod resident;
 pub mod restart;

@@ -5,11 +5,16 @@
 
 use std::path::Path;
 
+use myriad_api::finding::cut;
+use myriad_api::one_line;
 use myriad_base::file;
 use myriad_translate::mesh_config::{self, Edge, MeshConfig};
 
 /// The largest file in bytes.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// The most fields without effect that are named.
+const UNHEARD_MAX: usize = 100;
 
 /// A field that has no effect in this process, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +38,22 @@ pub fn read(path: &Path, problems: &mut Vec<String>) -> MeshConfig {
 
 /// Names what has no effect in the log, and what has none here, with what to do about it.
 pub fn warn(mesh: &MeshConfig, elsewhere: impl IntoIterator<Item = Remedy>) {
-    for field in &mesh.unheard {
+    for field in unheard(mesh) {
         tracing::warn!(%field, "of --mesh-config has no effect");
     }
     for Remedy { field, remedy } in elsewhere {
         tracing::warn!(%field, %remedy, "of --mesh-config has no effect here");
     }
+}
+
+/// The fields without effect as they are named: people write their names, in any length.
+fn unheard(mesh: &MeshConfig) -> impl Iterator<Item = String> {
+    let more = mesh.unheard.len().saturating_sub(UNHEARD_MAX);
+    let first = mesh.unheard.iter().take(UNHEARD_MAX);
+    let more = (more > 0).then(|| format!("one of {more} more"));
+    first
+        .map(|field| one_line(&cut(field.as_str())))
+        .chain(more)
 }
 
 /// The remedies for fields that proxies have to be told by flags, since nobody else tells them.
@@ -70,9 +85,24 @@ pub fn introductions(edge: &Edge) -> Option<Remedy> {
 
 #[cfg(test)]
 mod tests {
-    use myriad_translate::mesh_config::{Edge, PathNormalization};
+    use myriad_translate::mesh_config::{Edge, MeshConfig, PathNormalization};
 
-    use super::remedies;
+    use super::{remedies, unheard};
+
+    #[test]
+    fn a_file_of_many_long_fields_names_a_hundred_of_them_in_short() {
+        let named = |unheard: Vec<String>| MeshConfig {
+            unheard,
+            ..MeshConfig::default()
+        };
+        let mesh = named(vec!["x".repeat(100_000), "a\nb".to_owned()]);
+        let told: Vec<String> = unheard(&mesh).collect();
+        assert!(told[0].len() <= 1 << 10, "{} bytes", told[0].len());
+        assert_eq!(told[1..], ["a\\nb"]);
+        let mesh = named((0..1_000).map(|at| at.to_string()).collect());
+        let told: Vec<String> = unheard(&mesh).collect();
+        assert_eq!((told.len(), &*told[100]), (101, "one of 900 more"));
+    }
 
     #[test]
     fn what_gateways_are_told_by_flags_is_told_with_the_flag() {

@@ -43,6 +43,7 @@ use crate::gateways::{self, Account, Gateways};
 use crate::history::HistorySettings;
 use crate::mesh as mesh_file;
 use crate::otlp::Otlp;
+use crate::problems;
 use crate::tenants::{self, Followed};
 use sharing::Sharing;
 
@@ -232,7 +233,7 @@ pub struct Meaning {
     pub regexes_per_host: usize,
 }
 
-/// Every problem of a set of settings.
+/// The problems of a set of settings, each as one short line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct SettingsError(Vec<String>);
@@ -491,7 +492,7 @@ fn all_or<T>(problems: Vec<String>, settings: T) -> Result<T, SettingsError> {
     if problems.is_empty() {
         Ok(settings)
     } else {
-        Err(SettingsError(problems))
+        Err(SettingsError(problems::told(problems)))
     }
 }
 

@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::signal::unix::Signal;
 
+use crate::problems;
 use crate::signals;
 
 /// How often the file is looked at.
@@ -113,6 +114,7 @@ impl Followed {
         let tenants = read(&self.path, &mut problems);
         if !problems.is_empty() {
             self.failures.inc();
+            let problems = problems::told(problems);
             if self.told != problems {
                 tracing::error!("{}; the former tenants hold", problems.join("; "));
                 self.told = problems;
@@ -147,7 +149,7 @@ fn parse(text: &str, problems: &mut Vec<String>) -> Tenants {
     let raw: RawTenants = match serde_saphyr::from_str(text) {
         Ok(raw) => raw,
         Err(error) => {
-            problems.push(format!("--tenants: {error}"));
+            problems.push(format!("--tenants: {}", error.without_snippet()));
             return Tenants::default();
         }
     };

@@ -47,6 +47,9 @@ pub struct Identity {
     pub account: String,
     /// The name of its Pod; empty where the token is not bound to one.
     pub pod: String,
+    /// The `uid` of its Pod, which tells it from others that had the name; empty where the token
+    /// does not say.
+    pub pod_uid: String,
     /// The view that its service account sees; none for what its Pod does.
     pub view: Option<Arc<str>>,
     /// Whether the operator has named its service account. What others say counts for their
@@ -77,12 +80,30 @@ struct Bound {
     namespace: String,
     serviceaccount: Named,
     #[serde(default)]
-    pod: Option<Named>,
+    pod: Option<BoundPod>,
 }
 
 #[derive(Deserialize)]
 struct Named {
     name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct BoundPod {
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+impl Identity {
+    /// The Pod as its streams are counted: one that has the name of another has streams of its own.
+    pub fn seat(&self) -> Arc<str> {
+        match (self.pod.as_str(), self.pod_uid.as_str()) {
+            (pod, "") => pod.into(),
+            // No name has a slash.
+            (pod, uid) => format!("{pod}/{uid}").into(),
+        }
+    }
 }
 
 impl Tokens {
@@ -145,7 +166,7 @@ impl Tokens {
         let claims = Bound::deserialize(bound);
         let claims = claims.map_err(|error| Refused::Invalid(error.to_string()))?;
         let account = (claims.namespace, claims.serviceaccount.name);
-        let pod = claims.pod.map(|pod| pod.name).unwrap_or_default();
+        let BoundPod { name: pod, uid } = claims.pod.unwrap_or_default();
         let view = self.accounts.get(&account).cloned();
         let is_operators = view.is_some();
         let view = view.or_else(|| self.dedicated.view_of_account(&account.0, &account.1));
@@ -156,6 +177,7 @@ impl Tokens {
             namespace: account.0,
             account: account.1,
             pod,
+            pod_uid: uid,
             view,
             is_operators,
         })

@@ -1,7 +1,8 @@
 //! The run-time floor that the running process stands on.
 //!
-//! **Does** hold the clock, back-off, named tasks, drain, readiness, holds, logs, the metrics
-//! registry, the verifier of TLS servers and the readers of the kernel's files and of people's.
+//! **Does** hold the clock, back-off, named tasks, drain, readiness, holds, the turns of newcomers,
+//! logs, the metrics registry, the verifier of TLS servers and the readers of the kernel's files
+//! and of people's.
 //! **Knows** tokio, TLS and the format of metrics, and nothing of gateways.
 //! **Never** sees an object, a resource or a request.
 
@@ -13,6 +14,7 @@ pub mod hold;
 pub mod kernel;
 pub mod log;
 pub mod metrics;
+pub mod newcomers;
 pub mod readiness;
 pub mod task;
 pub mod tls;

@@ -50,8 +50,9 @@ fn provider(protocol: CheckProtocol) -> Provider {
 pub(crate) fn check_grpc(bytes: &[u8]) -> bool {
     let answered = Answered {
         status: 200,
-        fields: Vec::new(),
+        fields: vec![("content-type".into(), (*b"application/grpc").into())],
         body: bytes.to_vec(),
+        grpc_status: Some("0"),
     };
     assert_verdict(check::verdict(&GRPC, answered))
 }
@@ -69,7 +70,7 @@ pub(crate) fn check_http(bytes: &[u8]) -> bool {
     let answered = Answered {
         status: head.status,
         fields: fields.collect(),
-        body: Vec::new(),
+        ..Answered::default()
     };
     assert_verdict(check::verdict(&HTTP, answered))
 }

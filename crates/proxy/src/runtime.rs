@@ -258,7 +258,7 @@ impl Proxy {
             last_good: HashMap::new(),
             former: Vec::new(),
             swaps: swaps(metrics),
-            keys: keys::Fetcher::new(metrics),
+            keys: keys::Fetcher::new(metrics, names.clone()),
             expiries: Expiries::new(metrics),
             demand,
             access_log,

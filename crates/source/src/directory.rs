@@ -9,10 +9,14 @@
 //!   A file that disappears counts as gone after [`Settings::removal_hold`].
 //! - While a document of a file is broken, no object that the file gave goes out of effect.
 //! - Of two files with the same object the one whose path sorts first (by bytes) has its way.
-//! - Links to files and directories are followed, cycles excepted. A change is seen where the
-//!   link stands or below a followed directory; behind a link to a single file it is not.
+//! - Links to files are followed, and links in the root to directories anywhere. Those of an owner
+//!   to directories are within the owner or the root, and lead nowhere that it has already. A
+//!   change is seen where the link stands or below a followed directory; behind a link to a single
+//!   file it is not.
+//! - A directory in the root has a quarter of the directories and files of the tree at most.
 
 mod check;
+mod comparison;
 mod document;
 mod draft;
 mod file;
@@ -28,11 +32,14 @@ mod parsed;
 mod problem;
 mod queue;
 mod rescan;
+mod slice;
 mod split;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod watch;
+mod work;
 
 use std::collections::VecDeque;
 use std::io;
@@ -52,8 +59,8 @@ pub use self::locator::{FieldLocator, Locator};
 use self::index::{Index, Session};
 use self::job::{Job, Knowledge};
 use self::parsed::Parsed;
-use self::queue::{Queue, Work};
-use self::rescan::Seen;
+use self::queue::Queue;
+use self::survey::Survey;
 use self::watch::DirectoryWatch;
 
 /// The most files of the first load that end in one batch.
@@ -172,6 +179,9 @@ pub struct Directory {
     early: Vec<Parsed>,
     /// When the events were noticed that the work in the queue follows from.
     noticed: Option<Instant>,
+    survey: Survey,
+    /// The processor time that this thread has taken.
+    processor_time: Arc<dyn Fn() -> Duration + Send + Sync>,
 }
 
 impl Directory {
@@ -205,10 +215,12 @@ impl Directory {
         let limits = settings.limits;
         let listing = match &only {
             Some(file) => tree::Listing {
-                files: vec![file.clone()],
+                files: [file.clone()].into(),
                 ..tree::Listing::default()
             },
-            None => tree::list(&root, &root, &limits, &mut |directory| watch.add(directory)),
+            None => tree::list(&root, &limits, &mut |directory| {
+                watch.enter(directory, &root)
+            }),
         };
         let troubles = listing.troubles.into_iter();
         let early = troubles
@@ -217,7 +229,13 @@ impl Directory {
         let counters = known.counters.clone();
         let (sender, receiver) = mpsc::channel(loader::CHUNKS_WAITING_MAX);
         let send = move |chunk| sender.blocking_send(chunk).is_ok();
-        loader::start(listing.files, &limits, &counters, send).map_err(unwatchable)?;
+        loader::start(
+            listing.files.into_iter().collect(),
+            &limits,
+            &counters,
+            send,
+        )
+        .map_err(unwatchable)?;
         Ok(Directory {
             queue: Queue::new(settings.removal_hold, &root),
             root,
@@ -232,6 +250,8 @@ impl Directory {
             loading: Some(receiver),
             early,
             noticed: None,
+            survey: Survey::default(),
+            processor_time: Arc::new(clock::processor_time),
         })
     }
 
@@ -240,9 +260,9 @@ impl Directory {
     ///
     /// It reads files with blocking calls, so it belongs on a thread that nobody waits for, and all
     /// that share a [`Known`] on the same one. While something long is read, what else changes
-    /// comes after one slice of it: 64 KiB of documents, or one of
-    /// [`Limits::document_bytes_max`], beside the splitting of one text of
-    /// [`Limits::file_bytes_max`].
+    /// comes after one slice of it: 64 KiB of documents, 1,024 entries of directories, or as much
+    /// as takes 25 ms of processor time, but one document of [`Limits::document_bytes_max`] whole,
+    /// beside the splitting of one text of [`Limits::file_bytes_max`].
     pub async fn next(&mut self) -> Batch {
         loop {
             if let Some(receiver) = &mut self.loading {
@@ -380,78 +400,6 @@ impl Directory {
         is_readable
     }
 
-    /// Looks at what the queue says. Whatever is to be read file by file goes back into it.
-    fn perform(&mut self, work: Work) -> Option<Batch> {
-        let owners = self.queue.owners(&work);
-        // Files of all owners are read as work of each.
-        let is_apart = work == Work::Everything;
-        let seen = match work {
-            Work::Paths(paths) => {
-                let mut seen = Seen::default();
-                for path in &paths {
-                    seen.extend(self.examine(path));
-                }
-                seen.is_one_batch |= paths.len() > 1;
-                seen
-            }
-            Work::Links(directory) => {
-                let mut seen = self.rescan(&directory);
-                seen.is_one_batch = true;
-                seen
-            }
-            Work::Rival(path) => Seen {
-                dirty: vec![path],
-                ..Seen::default()
-            },
-            Work::Everything => {
-                self.watch.anchor();
-                let root = self.root.clone();
-                self.rescan(&root)
-            }
-        };
-        let mut files = seen.dirty;
-        files.extend(seen.gone);
-        if !seen.is_one_batch && (files.len() > 1 || is_apart) {
-            for path in files.drain(..) {
-                self.queue.push(path);
-            }
-        }
-        let mut job = Job::new(owners, seen.parsed, files);
-        job.noticed = self.noticed;
-        if job.step(&self.knowledge()) {
-            return self.finish(job);
-        }
-        self.queue.block(&job.owners);
-        if self.jobs.len() < JOBS_MAX {
-            self.jobs.push_back(job);
-        } else {
-            job.forget();
-            self.waiting.push_back(job);
-        }
-        None
-    }
-
-    /// Reads one more slice of what is being read.
-    fn read_on(&mut self) -> Option<Batch> {
-        let mut job = self.jobs.pop_front()?;
-        let known = self.knowledge();
-        if !job.step(&known) || !job.is_current(&known) {
-            self.jobs.push_back(job);
-            return None;
-        }
-        self.queue.release(&job.owners);
-        self.jobs.extend(self.waiting.pop_front());
-        self.finish(job)
-    }
-
-    /// The batch of a job of which all has been read.
-    fn finish(&mut self, job: Job) -> Option<Batch> {
-        let noticed = job.noticed.map(Instant::into_std);
-        let mut batch = self.apply(job.into_parsed());
-        batch.noticed = noticed;
-        telling(batch)
-    }
-
     fn knowledge(&self) -> Knowledge<'_> {
         Knowledge {
             root: &self.root,
@@ -498,7 +446,7 @@ impl Default for Limits {
             file_bytes_max: 16 << 20,
             document_bytes_max: 2 << 20,
             documents_per_file_max: 100_000,
-            findings_per_file_max: 100,
+            findings_per_file_max: document::PROBLEMS_MAX,
             files_max: 1_000_000,
             directories_max: 65_536,
         }

@@ -23,6 +23,8 @@ pub struct ServerCounters {
     pub steps_shared: Counter,
     /// Steps that were let go before their time, since those of all views had too many bytes.
     pub steps_crowded_out: Counter,
+    /// Long ways of one stream alone that waited, since its namespace has many under way.
+    pub ways_waited: Counter,
     /// Newer snapshots that the streams of a view were woken for, each counted once.
     pub views_touched: Counter,
     /// Streams woken by a newer snapshot of their view.
@@ -121,6 +123,8 @@ impl ServerCounters {
         let help = "Encoded differences let go early, as all had too many bytes.";
         let crowded_out = self.steps_crowded_out.clone();
         metrics.register("sync_steps_crowded_out", help, crowded_out);
+        let help = "Long differences of one proxy alone that waited for others of its namespace.";
+        metrics.register("sync_ways_waited", help, self.ways_waited.clone());
     }
 
     fn register_answers(&self, metrics: &Metrics) {

@@ -28,7 +28,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use myriad_base::clock::Instant;
 use myriad_base::hold::{HoldLimits, Loss};
-use myriad_model::{Change, Digest, Form, Position, Sealer, Snapshot, wire::SCHEMA};
+use myriad_model::{Digest, Form, Sealer, Snapshot, wire::SCHEMA};
 use prost::Message as _;
 
 use crate::demand::DemandedHost;
@@ -40,6 +40,7 @@ pub(crate) use acked::{RESYNCS_MAX, SIDECAR_RECEIPTS_MAX};
 pub use ahead::AHEAD_TIMEOUT;
 use ahead::{Ahead, Standing};
 use demanding::Demanding;
+use frames::Draft;
 use hold::Hold;
 use lag::Lag;
 #[cfg(test)]
@@ -51,14 +52,20 @@ pub use room::{
     CLAIMS_MAX, ClaimRoom, GATEWAY_CLAIMS_MAX, GATEWAY_STREAM_CLAIMS_MAX, NAMESPACE_CLAIMS_MAX,
     STREAM_CLAIMS_MAX,
 };
+#[cfg(test)]
+pub(crate) use room::{NAMESPACE_WAYS_MAX, WAY_TIMEOUT};
 use signing::Signing;
 pub use signing::{Asked, SIGN_BURST, SIGN_INTERVAL};
+use steps::LiveCount;
 pub(crate) use steps::Shelf;
 pub use steps::Steps;
-use steps::Way;
 #[cfg(test)]
 pub(crate) use steps::{SHELF_BYTES_MAX, STEP_AGE_MAX, VIEW_BYTES_MAX};
 use strangers::Strangers;
+#[cfg(test)]
+pub(crate) use taking::WAY_PAUSE;
+#[cfg(test)]
+pub(crate) use walk::SHORT_NODES_MAX;
 use walk::Walk;
 
 /// How long a proxy may take to acknowledge a commit, to answer a question about what it has, or to
@@ -96,6 +103,10 @@ pub struct ServerSession {
     steps: Arc<Steps>,
     /// The frames of at most one commit.
     outbox: VecDeque<Frame>,
+    /// The count of the last commit, where it shares that with nobody.
+    own: Option<LiveCount>,
+    /// When it asks again for a place for a way of its own, where it found none.
+    way_due: Option<Instant>,
     /// The root that the proxy must have after the commit that it has not acknowledged.
     awaited: Option<Digest>,
     /// When everything had been sent that the proxy has not answered yet.
@@ -126,9 +137,11 @@ struct Contact {
 
 /// A message to send.
 enum Frame {
-    /// A message of this stream alone. It is encoded when its turn comes, so that a commit's bytes
-    /// are copied one frame at a time.
+    /// A message of this stream alone.
     Own(FromServer),
+    /// The changes of a commit of this stream alone. Each frame is written when its turn comes, so
+    /// that a commit is copied one frame at a time.
+    Drafted(Box<Draft>),
     /// An encoded message that several streams share.
     Shared(Bytes),
 }
@@ -177,6 +190,8 @@ impl ServerSession {
             infers: false,
             steps,
             outbox: VecDeque::new(),
+            own: None,
+            way_due: None,
             awaited: None,
             waits_since: None,
             answer_timeout: ANSWER_TIMEOUT,
@@ -341,13 +356,12 @@ impl ServerSession {
 
     fn poll_frame(&mut self, now: Instant) -> Option<Bytes> {
         loop {
-            if let Some(frame) = self.next_frame() {
-                let bytes = match frame {
-                    Frame::Own(message) => message.encode_to_vec().into(),
-                    Frame::Shared(bytes) => bytes,
-                };
+            if let Some(bytes) = self.next_frame() {
                 self.counters.bytes_sent.inc_by(bytes.len() as u64);
                 return Some(bytes);
+            }
+            if self.waits_to_compare(now) {
+                return None;
             }
             match &mut self.state {
                 State::Start { .. } => return None,
@@ -389,9 +403,9 @@ impl ServerSession {
         }
     }
 
-    /// The next message to send. Signatures go between the frames of a commit, never before the
-    /// welcome.
-    fn next_frame(&mut self) -> Option<Frame> {
+    /// The next message to send, encoded. Signatures go between the frames of a commit, never
+    /// before the welcome.
+    fn next_frame(&mut self) -> Option<Bytes> {
         let is_welcomed = match self.state {
             State::Start { .. } => false,
             State::Ahead { .. } => self.outbox.is_empty(),
@@ -401,7 +415,6 @@ impl ServerSession {
             let signed = self.signing.poll(&self.counters);
             signed.or_else(|| self.demanding.poll())
         });
-        let aside = aside.flatten().map(Frame::Own);
         let contact = &mut self.contact;
         if is_welcomed && contact.is_wanted && std::mem::take(&mut contact.is_due) {
             let is_lost = contact.is_lost;
@@ -409,7 +422,22 @@ impl ServerSession {
             self.outbox
                 .push_front(Frame::Own(wire::from_server(contact)));
         }
-        aside.or_else(|| self.outbox.pop_front())
+        if let Some(message) = aside.flatten() {
+            return Some(message.encode_to_vec().into());
+        }
+        loop {
+            match self.outbox.pop_front()? {
+                Frame::Own(message) => return Some(message.encode_to_vec().into()),
+                Frame::Shared(bytes) => return Some(bytes),
+                Frame::Drafted(mut draft) => {
+                    if let Some(message) = draft.next_frame() {
+                        self.outbox.push_front(Frame::Drafted(draft));
+                        return Some(message.encode_to_vec().into());
+                    }
+                    self.counters.oversized.inc_by(draft.oversized());
+                }
+            }
+        }
     }
 
     fn receive_hello(&mut self, hello: wire::Hello) -> Result<Report, SessionError> {
@@ -493,90 +521,9 @@ impl ServerSession {
         self.state = State::Following;
     }
 
-    /// Puts the frames of the next commit into the outbox; `false` if there is nothing to commit.
-    fn prepare(&mut self, now: Instant) -> bool {
-        let is_behind = self.sent.digest() != self.newest.digest();
-        if let Some(ahead) = self
-            .ahead
-            .as_mut()
-            .filter(|_| is_behind || self.owes_commit)
-        {
-            if !is_behind {
-                let position = ahead.position().clone();
-                self.greet(&position);
-                return true;
-            }
-            match ahead.look(self.newest.position(), now) {
-                Standing::Level => {}
-                Standing::Waits => return false,
-                Standing::Late => drop(self.counters.ahead_too_long.inc()),
-            }
-            self.ahead = None;
-        }
-        let has_news = is_behind || self.owes_commit;
-        self.infers &= is_behind || self.plan.is_some();
-        let is_own = !self.strangers.is_empty() || self.infers || self.hold.is_confirmed();
-        let plan = match self.plan.take() {
-            Some(plan) => plan,
-            None if is_own && (has_news || self.hold.admits(&self.strangers, now)) => {
-                let plan = Plan::new(self.sent.clone(), self.newest.clone());
-                self.counters.nodes_visited.inc_by(plan.nodes_visited());
-                plan
-            }
-            None if is_own => return false,
-            None if has_news => {
-                let ends = (&self.sent, self.goal.as_ref().unwrap_or(&self.newest));
-                let (is_gateway, noticed) = (self.share.is_gateway(), self.noticed_micros);
-                match self
-                    .steps
-                    .find(ends, is_gateway, noticed, now, &self.counters)
-                {
-                    Way::Own(plan) => {
-                        self.goal = None;
-                        *plan
-                    }
-                    Way::Shared(step) => {
-                        self.take_step(&step);
-                        return true;
-                    }
-                }
-            }
-            None => return false,
-        };
-        self.take_of(plan, now);
-        true
-    }
-
-    /// Answers a proxy that has everything, and leaves it the position that it has.
-    fn greet(&mut self, position: &Position) {
-        self.owes_commit = false;
-        self.counters.commits.inc();
-        let root = self.sent.digest();
-        self.push(from_server::Body::Commit(wire::Commit {
-            position: wire::position_message(position),
-            root: wire::digest_bytes(root),
-            confirmed: self.hold.is_confirmed(),
-            noticed_micros: 0,
-        }));
-        self.awaited = Some(root);
-    }
-
     fn push(&mut self, body: from_server::Body) {
         let frame = Frame::Own(wire::from_server(body));
         self.outbox.push_back(frame);
-    }
-
-    /// Notes that the proxy will have these changes, since they are being sent.
-    fn record(&mut self, changes: &[Change]) {
-        for change in changes {
-            self.sent.apply(change);
-            let Some(new) = &change.new else {
-                self.counters.removals.inc();
-                continue;
-            };
-            self.counters.resources.inc();
-            self.strangers.write_over(new.slot());
-        }
     }
 
     /// The digest over what was sent and what else the proxy still has.

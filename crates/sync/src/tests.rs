@@ -14,6 +14,7 @@ mod signing;
 mod simulation;
 mod steps;
 mod versions;
+mod ways;
 
 use std::time::Duration;
 

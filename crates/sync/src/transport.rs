@@ -6,7 +6,6 @@ mod codec;
 mod connection;
 mod demanding;
 mod event;
-mod guests;
 mod knock;
 mod late;
 mod lines;

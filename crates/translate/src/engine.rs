@@ -26,6 +26,7 @@ mod reader;
 mod revisit;
 mod rival;
 mod room;
+mod rotation;
 mod row;
 mod rules;
 mod run;
@@ -241,6 +242,9 @@ pub struct Work {
     /// Slots of the hash tables of upstreams that changed, once for all views: proxies fill them
     /// anew.
     pub table_slots: u64,
+    /// Steps that the regexes of routes which changed take each proxy at most, once for all views:
+    /// those that it does not hold any more are compiled anew.
+    pub regex_steps: u64,
 }
 
 /// How much the engine holds.

@@ -193,7 +193,7 @@ pub fn parse(text: &str, problems: &mut Vec<String>) -> MeshConfig {
     let raw: RawMesh = match serde_saphyr::from_str(text) {
         Ok(raw) => raw,
         Err(error) => {
-            problems.push(format!("--mesh-config: {error}"));
+            problems.push(format!("--mesh-config: {}", error.without_snippet()));
             return MeshConfig::default();
         }
     };

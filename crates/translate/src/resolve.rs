@@ -8,6 +8,7 @@ pub(crate) mod backend_tls;
 mod below;
 pub(crate) mod certificate;
 mod claim;
+pub(crate) mod client_fields;
 mod client_tls;
 pub(crate) mod destination_rule;
 pub(crate) mod entry_owner;

@@ -66,6 +66,7 @@ mod tests {
             .map(|(key, value)| ((*key).into(), (*value).into()));
         let names = workload_names(&Pod {
             meta: Meta::new(ObjectKey::new(ObjectKind::Pod, "shop", pod)),
+            uid: None,
             labels: labels.collect(),
             address: None,
             account: None,

@@ -64,8 +64,8 @@ pub(super) const ORDERS: &[Order] = &[
             &["activation", "dedicated", "metrics", "otlp", "top"],
             &[
                 "catalog", "cli", "gateways", "holdings", "limits", "live", "log_file", "mesh",
-                "obtained", "process", "resident", "restart", "rivals", "signals", "told",
-                "wishes",
+                "obtained", "problems", "process", "resident", "restart", "rivals", "signals",
+                "told", "wishes",
             ],
             &[
                 "ask",

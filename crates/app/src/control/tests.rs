@@ -11,6 +11,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 mod asking;
+mod joint;
 mod labels;
 mod remembering;
 mod stating;

@@ -22,13 +22,14 @@ use tokio::sync::{mpsc, watch};
 
 use super::certificate::Renewed;
 use super::held::HeldFindings;
+use super::pods::KnownPods;
 use super::signer::Signer;
 use super::trust::Trust;
 use super::watcher::{FollowedStreams, Watcher};
 use crate::control::{Addresses, Callers};
 use crate::live::Live;
 use crate::settings::Controller;
-use crate::tokens::Tokens;
+use crate::tokens::{self, Tokens};
 
 /// The most proxies of one controller. A tenth is kept for gateways, and namespaces share the rest.
 const STREAMS_MAX: usize = 16_384;
@@ -59,6 +60,8 @@ pub(super) struct Server<'a> {
     pub settings: &'a Controller,
     pub trust: &'a Trust,
     pub tokens: Arc<Tokens>,
+    /// The Pods that there are, where there is a mesh.
+    pub pods: KnownPods,
     /// The signer of the mesh's identities, where there is one.
     pub signer: Option<Signer>,
     /// The snapshots that the proxies of each view shall serve.
@@ -93,6 +96,7 @@ impl Server<'_> {
             settings,
             trust,
             tokens,
+            pods,
             signer,
             views,
             mut is_listed,
@@ -116,7 +120,7 @@ impl Server<'_> {
             callers: callers.clone(),
             connected: connected(metrics),
         };
-        let gate = Arc::new(Gate { tokens, callers });
+        let gate = Arc::new(Gate::new(tokens, pods, callers));
         let drained = drain.holder();
         let certificate = Renewed::new(trust.roots.current(), names)?;
         let shown = certificate.clone();
@@ -220,18 +224,38 @@ pub(super) fn tls(certificate: Arc<Renewed>) -> anyhow::Result<Arc<ServerConfig>
 /// their Pods.
 struct Gate {
     tokens: Arc<Tokens>,
+    pods: KnownPods,
     callers: Callers,
 }
 
 impl Gate {
+    fn new(tokens: Arc<Tokens>, pods: KnownPods, callers: Callers) -> Self {
+        Gate {
+            tokens,
+            pods,
+            callers,
+        }
+    }
+
     async fn admit(&self, token: &str) -> Result<Identity, Refused> {
         let identity = self.tokens.check(token);
         let identity = identity.map_err(|error| Refused(error.to_string()))?;
+        self.admit_proved(identity).await
+    }
+
+    /// Admits whoever has proved this.
+    async fn admit_proved(&self, identity: tokens::Identity) -> Result<Identity, Refused> {
         let (namespace, pod) = (&identity.namespace, &identity.pod);
+        // A token outlives its Pod, and another Pod may have its name and other labels.
+        if self.pods.has_another(namespace, pod, &identity.pod_uid) {
+            return Err(Refused(format!(
+                "the token is of a Pod {namespace}/{pod} that is gone"
+            )));
+        }
         let subject = format!("{namespace}/{}/{pod}", identity.account);
         let owner = Owner {
             namespace: namespace.as_str().into(),
-            pod: pod.as_str().into(),
+            pod: identity.seat(),
             is_gateway: identity.is_operators,
         };
         let view = match identity.view {
@@ -260,7 +284,37 @@ impl Authenticate for Gate {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNSENT_BYTES_MAX, bind};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::{Gate, UNSENT_BYTES_MAX, bind};
+    use crate::control::Callers;
+    use crate::controller::pods::KnownPods;
+    use crate::controller::pods::tests::{look, pod_with};
+    use crate::tokens::{Identity, Tokens};
+
+    #[tokio::test]
+    async fn the_token_of_a_pod_that_is_gone_is_not_one_of_another_of_its_name() {
+        let (_inbox, callers, _events) = Callers::with_inbox();
+        let (tokens, pods) = (Tokens::new(BTreeMap::new(), true), KnownPods::default());
+        look(&pods, vec![pod_with("shop", "cart-0", "u2")]);
+        let gate = Gate::new(Arc::new(tokens), pods, callers);
+        let admit = async |uid: &str| {
+            let proved = Identity {
+                namespace: "shop".to_owned(),
+                account: "cart".to_owned(),
+                pod: "cart-0".to_owned(),
+                pod_uid: uid.to_owned(),
+                view: Some("gateway/shop/cart".into()),
+                is_operators: false,
+            };
+            let admitted = gate.admit_proved(proved).await;
+            admitted.ok().map(|it| it.owner.pod)
+        };
+        assert_eq!(admit("u1").await, None);
+        assert_eq!(admit("").await, None);
+        assert_eq!(admit("u2").await.as_deref(), Some("cart-0/u2"));
+    }
 
     #[test]
     fn the_kernel_keeps_little_for_a_proxy_that_does_not_read() {

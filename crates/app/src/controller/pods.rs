@@ -1,10 +1,10 @@
-//! The names of workloads by their Pods, for whoever signs: the watches write them and signing
-//! reads them, so that no identity waits for translation.
+//! The names of workloads by their Pods, for whoever signs, and which Pod has a name now, for
+//! whoever admits: the watches write them, so that no identity waits for translation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use myriad_api::{Batch, Change, Object, ObjectKind};
+use myriad_api::{Batch, Change, Object, ObjectKind, Pod};
 use myriad_model::WorkloadNames;
 use myriad_translate::workload_names;
 
@@ -15,11 +15,16 @@ pub struct KnownPods(Arc<RwLock<Known>>);
 
 #[derive(Default)]
 struct Known {
-    pods: HashMap<Box<str>, Arc<WorkloadNames>>,
+    pods: HashMap<Box<str>, KnownPod>,
     /// The names that some Pod has, or had a while ago.
     names: HashMap<WorkloadNames, Arc<WorkloadNames>>,
     /// How many names there may be before those of nobody are looked for.
     names_max: usize,
+}
+
+struct KnownPod {
+    names: Arc<WorkloadNames>,
+    uid: Option<Box<str>>,
 }
 
 impl KnownPods {
@@ -35,7 +40,7 @@ impl KnownPods {
             let key = change.key();
             let name = format!("{}/{}", key.namespace(), key.name());
             match change {
-                Change::Put(Object::Pod(pod)) => known.put(name.into(), workload_names(pod)),
+                Change::Put(Object::Pod(pod)) => known.put(name.into(), pod),
                 _ => drop(known.pods.remove(&*name)),
             }
         }
@@ -44,12 +49,23 @@ impl KnownPods {
     /// The names of the workload of a Pod, by its namespace and name; none where nobody knows it.
     pub(super) fn names(&self, namespace: &str, pod: &str) -> Option<Arc<WorkloadNames>> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.pods.get(&*format!("{namespace}/{pod}")).cloned()
+        let known = known.pods.get(&*format!("{namespace}/{pod}"))?;
+        Some(known.names.clone())
+    }
+
+    /// Whether the Pod of this namespace and name is another than the one with this `uid`, which
+    /// is gone then. Of a Pod that nobody knows that is not said.
+    pub(super) fn has_another(&self, namespace: &str, pod: &str, uid: &str) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = known.pods.get(&*format!("{namespace}/{pod}"));
+        let known = known.and_then(|known| known.uid.as_deref());
+        known.is_some_and(|known| known != uid)
     }
 }
 
 impl Known {
-    fn put(&mut self, pod: Box<str>, names: WorkloadNames) {
+    fn put(&mut self, name: Box<str>, pod: &Pod) {
+        let names = workload_names(pod);
         if self.names.len() >= self.names_max.max(64) {
             self.names.retain(|_, known| Arc::strong_count(known) > 1);
             self.names_max = 2 * self.names.len();
@@ -62,7 +78,8 @@ impl Known {
                 shared
             }
         };
-        self.pods.insert(pod, names);
+        let uid = pod.uid.clone();
+        self.pods.insert(name, KnownPod { names, uid });
     }
 }
 
@@ -82,7 +99,7 @@ pub(super) mod tests {
         Change::Put(Object::Pod(serde_json::from_value(pod).unwrap()))
     }
 
-    fn look(known: &KnownPods, changes: Vec<Change>) {
+    pub(in super::super) fn look(known: &KnownPods, changes: Vec<Change>) {
         known.look(&Batch {
             changes,
             ..Batch::default()
@@ -106,6 +123,29 @@ pub(super) mod tests {
         assert_eq!(known.names("shop", "cart-0"), None);
         assert!(known.names("shop", "web-0").is_some());
         assert_eq!(known.names("other", "web-0"), None);
+    }
+
+    /// The same with a `uid`.
+    pub(in super::super) fn pod_with(namespace: &str, name: &str, uid: &str) -> Change {
+        let pod = serde_json::json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+        });
+        Change::Put(Object::Pod(serde_json::from_value(pod).unwrap()))
+    }
+
+    #[test]
+    fn a_pod_that_has_the_name_of_one_that_is_gone_is_another() {
+        let known = KnownPods::default();
+        assert!(!known.has_another("shop", "cart-0", "u1"), "nobody knows");
+        look(&known, vec![pod_with("shop", "cart-0", "u1")]);
+        assert!(!known.has_another("shop", "cart-0", "u1"));
+        assert!(known.has_another("shop", "cart-0", ""));
+        look(&known, vec![pod_with("shop", "cart-0", "u2")]);
+        assert!(known.has_another("shop", "cart-0", "u1"));
+        assert!(!known.has_another("shop", "cart-0", "u2"));
+        assert!(!known.has_another("blog", "cart-0", "u1"));
+        look(&known, vec![pod("shop", "cart-0", "cart")]);
+        assert!(!known.has_another("shop", "cart-0", "u1"), "it has none");
     }
 
     #[test]

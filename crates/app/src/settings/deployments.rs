@@ -135,7 +135,7 @@ impl GatewayTemplate {
 
 fn parse(text: &str) -> Result<GatewayTemplate, String> {
     let template: GatewayTemplate =
-        serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
     if template.roots.is_empty() {
         return Err("roots is empty".to_owned());
     }
@@ -227,7 +227,7 @@ mod tests {
             ("replicas: 2", "replica: 2", "replica"),
             ("example.com/]", "example.com]", "metadata.allow"),
             ("192.0.2.0/24", "192.0.2.0/240", "addresses"),
-            ("replicas: 2", "replicas: many", "replicas"),
+            ("replicas: 2", "replicas: many", "line 6, column 11"),
         ] {
             let text = TEMPLATE.replacen(from, to, 1);
             assert_ne!(text, TEMPLATE, "{from}");

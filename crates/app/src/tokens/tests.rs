@@ -54,7 +54,7 @@ fn claims() -> Value {
         "kubernetes.io": {
             "namespace": "edge",
             "serviceaccount": {"name": "proxy"},
-            "pod": {"name": "proxy-1"},
+            "pod": {"name": "proxy-1", "uid": "u1"},
         },
     })
 }
@@ -82,10 +82,30 @@ fn a_proxy_is_who_its_token_says() {
         namespace: "edge".to_owned(),
         account: "proxy".to_owned(),
         pod: "proxy-1".to_owned(),
+        pod_uid: "u1".to_owned(),
         view: Some("gateways".into()),
         is_operators: true,
     };
     assert_eq!(found, Ok(wanted));
+}
+
+#[test]
+fn pods_of_one_name_have_seats_of_their_own() {
+    let seat = |pod: Value| {
+        let bound = json!({
+            "namespace": "edge",
+            "serviceaccount": {"name": "proxy"},
+            "pod": pod,
+        });
+        let claims = with("kubernetes.io", Some(bound));
+        let found = tokens(false).check_at(&token(&header(), &claims), NOW);
+        found.unwrap().seat()
+    };
+    let first = seat(json!({"name": "proxy-1", "uid": "u1"}));
+    assert_eq!(first, seat(json!({"name": "proxy-1", "uid": "u1"})));
+    assert_ne!(first, seat(json!({"name": "proxy-1", "uid": "u2"})));
+    assert_eq!(&*seat(json!({"name": "proxy-1"})), "proxy-1");
+    assert_eq!(&*seat(Value::Null), "", "it is bound to none");
 }
 
 #[test]

@@ -9,8 +9,8 @@ mod order;
 
 use std::sync::Arc;
 
-use super::route::{Action, PathMatch, Route, ValueMatch};
-use crate::{Host, Name, Origin, Policy};
+use super::route::{Action, PathMatch, Route, Test, ValueMatch};
+use crate::{Host, Name, Origin, PathRewrite, Policy};
 
 pub use divide::{Draft, divide};
 pub use order::{ResourcePlace, in_order};
@@ -152,6 +152,34 @@ pub struct RouteView<'a> {
     pub action: &'a Action,
     /// See [`Route::policy`].
     pub policy: &'a Arc<Policy>,
+}
+
+impl<'a> RouteView<'a> {
+    /// The regexes that a proxy compiles for it: of its path, its conditions, its rewrite, origins
+    /// of CORS and the subjects of clients.
+    pub fn regexes(self) -> impl Iterator<Item = &'a str> {
+        let of_path = match self.path {
+            PathView::Regex(text) => Some(text),
+            _ => None,
+        };
+        let of_values = self.conditions.iter().filter_map(|it| match &it.test {
+            Test::Regex(text) => Some(&**text),
+            _ => None,
+        });
+        let policy: &'a Policy = self.policy;
+        let rewrite = policy.rewrite.as_ref();
+        let of_rewrite = rewrite.and_then(|rewrite| match rewrite.path.as_ref()? {
+            PathRewrite::Substitution { regex, .. } => Some(&**regex),
+            PathRewrite::Template(_) | PathRewrite::Matched(_) => None,
+        });
+        let cors = policy.cors.iter();
+        let of_origins = cors.flat_map(|cors| cors.origin_patterns.iter().map(|text| &**text));
+        let demand = policy.client_certificate.iter();
+        let of_subjects = demand.map(|demand| &*demand.subject);
+        let of_subjects = of_subjects.filter(|text| !text.is_empty());
+        let texts = of_path.into_iter().chain(of_values).chain(of_rewrite);
+        texts.chain(of_origins).chain(of_subjects)
+    }
 }
 
 impl Routes {

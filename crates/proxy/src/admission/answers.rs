@@ -42,7 +42,9 @@ const RULE: RoundRule = RoundRule {
     task: "answers",
     turn: TURN_COST,
     all: u32::MAX,
+    few: None,
     called_max: 32,
+    called_min: 32,
     lines_max: SPACES_MAX,
 };
 

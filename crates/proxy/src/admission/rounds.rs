@@ -3,8 +3,10 @@
 //!
 //! Then all counts begin anew, whether or not anybody waits. So whoever has less than that ready at
 //! a time waits for nobody, or for one round; and where nobody else has anything to do, rounds
-//! follow one another at once. There is no entry for each of those who spend: each has a place in
-//! two rows of sums by its hash, and the lower of the two is what it has spent at most.
+//! follow one another at once. Where very many wait, each has the less in a round.
+//!
+//! There is no entry for each of those who spend: each has a place in two rows of sums by its hash,
+//! and the lower of the two is what it has spent at most.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -31,10 +33,16 @@ pub(super) struct RoundRule {
     pub turn: u32,
     /// The cost of all together beyond which costly work waits, whosever it is.
     pub all: u32,
+    /// The cost of one below which its work passes even once all together have spent so much, or
+    /// where a share of that for each who waits is less. None where neither is of any effect on
+    /// work that was not costly.
+    pub few: Option<u32>,
     /// The most of one that are called at once. Those go back to the head of its line that find
     /// too much spent already.
     pub called_max: usize,
-    /// The most of whom some are called at once.
+    /// As many of one are called where many have a line.
+    pub called_min: usize,
+    /// The most of whom some are called at once, where `called_max` of each are.
     pub lines_max: usize,
 }
 
@@ -65,7 +73,8 @@ pub(super) struct Spender {
     pub id: u64,
     /// The part of its line that it waits in. Parts take turns.
     pub part: u64,
-    /// Whether its work has been costly. Otherwise it waits only for what has cost twice as much.
+    /// Whether its work has been costly. Otherwise it waits only for what has cost twice as much,
+    /// or less where others wait: see [`RoundRule::few`].
     pub is_costly: bool,
 }
 
@@ -140,7 +149,8 @@ impl Rounds {
         }
         let (sender, called) = oneshot::channel();
         // With half a turn it has had its own: it would have two of them otherwise.
-        let is_first = was_called && self.spent_by(spender.id) < self.rule.turn / 2;
+        let turn = self.rule.turn.min(self.fresh_max());
+        let is_first = was_called && self.spent_by(spender.id) < turn / 2;
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(spender, sender, was_called);
         if is_first && !waiting.again.contains(&spender.id) {
@@ -167,12 +177,16 @@ impl Rounds {
                 place.set((round, spent.saturating_add(cost)));
             }
         }
-        let all = self.all.get().saturating_add(cost);
-        self.all.set(all);
-        // Most work is done where there is room for much more, and wakes nobody.
-        if all >= self.rule.all || self.spent_by(id) >= self.rule.turn {
+        self.all.set(self.all.get().saturating_add(cost));
+        // Most work is done where there is much more room, and wakes nobody.
+        if self.is_full() || self.spent_by(id) >= self.rule.turn {
             self.note_use();
         }
+    }
+
+    /// Whether all together have spent so much that work waits for that.
+    pub(super) fn is_full(&self) -> bool {
+        self.all.get() >= self.rule.all
     }
 
     /// The cost of one's work in this round, at most.
@@ -191,10 +205,24 @@ impl Rounds {
     }
 
     fn has_room(&self, spender: Spender) -> bool {
-        let (turn, spent) = (self.rule.turn, self.spent_by(spender.id));
+        let spent = self.spent_by(spender.id);
         match spender.is_costly {
-            true => spent < turn && self.all.get() < self.rule.all,
-            false => spent < turn.saturating_mul(FRESH_TURNS),
+            true => spent < self.rule.turn && !self.is_full(),
+            false => spent < self.fresh_max(),
+        }
+    }
+
+    /// As much as one may spend whose work has not been costly.
+    fn fresh_max(&self) -> u32 {
+        let max = self.rule.turn.saturating_mul(FRESH_TURNS);
+        match self.rule.few {
+            None => max,
+            Some(few) if self.is_full() => few,
+            Some(few) => {
+                let lines = self.waiting.borrow().lines.len().max(1);
+                let share = u32::try_from(lines).map_or(0, |lines| self.rule.all / lines);
+                share.max(few).min(max)
+            }
         }
     }
 
@@ -266,20 +294,24 @@ impl Waiting {
         }
     }
 
-    /// Calls the first ones of those whose turn it is.
+    /// Calls the first ones of those whose turn it is: the fewer of each, the more of them wait.
     fn call(&mut self, rule: &RoundRule) {
+        let all = rule.called_max * rule.lines_max;
+        let called_max = all / self.order.len().max(1);
+        let called_max = called_max.max(rule.called_min).min(rule.called_max);
+        let lines_max = all / called_max.max(1);
         let mut lines = 0;
         while let Some(id) = self.again.pop_front() {
-            lines += usize::from(self.call_of(id, rule.called_max));
+            lines += usize::from(self.call_of(id, called_max));
         }
         for _ in 0..self.order.len() {
-            if lines >= rule.lines_max {
+            if lines >= lines_max {
                 return;
             }
             let Some(id) = self.order.pop_front() else {
                 return;
             };
-            lines += usize::from(self.call_of(id, rule.called_max));
+            lines += usize::from(self.call_of(id, called_max));
             match self.lines.get(&id).is_some_and(|line| !line.is_empty()) {
                 true => self.order.push_back(id),
                 false => {
@@ -356,7 +388,9 @@ mod tests {
         task: "rounds",
         turn: 100,
         all: 400,
+        few: None,
         called_max: 4,
+        called_min: 4,
         lines_max: 8,
     };
 
@@ -473,6 +507,49 @@ mod tests {
         assert!(!rounds.admits(costly(9, 0), false));
         assert!(rounds.admits(fresh(9), false));
         assert!(!rounds.is_calm());
+    }
+
+    /// Requests that cost no more than any were a long round where each of very many had its turn.
+    #[tokio::test]
+    async fn a_little_work_passes_and_more_has_a_share_where_many_wait() {
+        let rule = RoundRule {
+            few: Some(8),
+            called_min: 1,
+            ..RULE
+        };
+        let story = async {
+            let rounds = Rounds::new(rule);
+            rounds.spend(1, 150);
+            rounds.spend(2, 7);
+            assert!(rounds.admits(fresh(1), false));
+            rounds.spend(3, 250);
+            assert!(!rounds.admits(fresh(1), false) && !rounds.admits(costly(4, 0), false));
+            assert!(rounds.admits(fresh(2), false) && rounds.admits(fresh(4), false));
+            rounds.spend(2, 1);
+            assert!(!rounds.admits(fresh(2), false));
+            let all = (0..4).flat_map(|_| (10..42).map(|id| (id, RoundWait::default())));
+            let mut all: Vec<_> = all.collect();
+            (10..42).for_each(|id| rounds.spend(id, 8));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut wait = |all: &mut Vec<(u64, RoundWait)>| {
+                all.retain_mut(|(id, wait)| {
+                    let polled = rounds.poll_turn(fresh(*id), wait, &mut context);
+                    polled.is_pending()
+                });
+                all.len()
+            };
+            assert_eq!(wait(&mut all), 4 * 32);
+            rounds.begin();
+            // One of each, in place of four of eight of them.
+            assert_eq!(wait(&mut all), 3 * 32);
+            assert!((10..42).all(|id| all.iter().filter(|one| one.0 == id).count() == 3));
+            // What all together may spend is shared by all who wait.
+            rounds.spend(5, 11);
+            assert!(rounds.admits(fresh(5), false));
+            rounds.spend(5, 1);
+            assert!(!rounds.admits(fresh(5), false));
+        };
+        LocalSet::new().run_until(story).await;
     }
 
     #[tokio::test]

@@ -32,12 +32,27 @@ pub struct Record {
     back_ms: AtomicU64,
     /// Absences, less those that are forgiven.
     absences: AtomicU32,
+    /// The place of its part in the row that it was last taken from.
+    seat: AtomicU32,
 }
 
 impl Record {
     /// Whether it is left out.
     pub fn is_out(&self, now_ms: u64) -> bool {
         self.back_ms.load(Relaxed) > now_ms
+    }
+
+    /// The place of its part in the row that it was last taken from, as far as anybody has said.
+    /// Other rows may have it elsewhere, or not at all.
+    pub fn seat(&self) -> u32 {
+        self.seat.load(Relaxed)
+    }
+
+    /// Remembers the place of its part in a row that it is taken from.
+    pub fn remember_seat(&self, seat: u32) {
+        if self.seat() != seat {
+            self.seat.store(seat, Relaxed);
+        }
     }
 
     /// When it comes back, if it is left out.

@@ -12,6 +12,12 @@ use super::draw::Urn;
 use super::turns::WeightedRoundRobin;
 use crate::random::rng::Rng;
 
+#[cfg(test)]
+thread_local! {
+    /// Members that were looked at to tell who is out, and parts that were asked for one.
+    pub(super) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// One endpoint of an upstream.
 pub struct Member {
     /// The address.
@@ -111,6 +117,8 @@ impl PoolPart {
 
     /// The member with a mark, which is not looked for one by one.
     pub fn marked(&self, mark: u64) -> Option<&Member> {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
         let by_mark = self.by_mark.get_or_init(|| {
             let marks = (0..).zip(&self.members);
             let marks = marks.map(|(at, member)| (member.target.mark(), at));
@@ -170,6 +178,8 @@ impl PoolPart {
 
 /// How many members are left out, and when the next of them comes back, in milliseconds.
 pub fn count_out(members: &[Member], now_ms: u64) -> (u32, u64) {
+    #[cfg(test)]
+    LOOKS.set(LOOKS.get() + members.len());
     let records = members.iter().map(|member| &member.target.record);
     let backs = records.filter_map(|record| record.back_ms(now_ms));
     backs.fold((0, u64::MAX), |(out, next), back| (out + 1, next.min(back)))

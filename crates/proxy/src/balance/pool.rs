@@ -23,6 +23,10 @@ const SPARE_PERCENT: u64 = 140;
 /// How many endpoints are looked at to tell how many requests are in flight at all of them.
 const ACTIVE_LOOKS: usize = 1_024;
 
+/// How many endpoints are looked at for each millisecond to tell who is back: of very many some
+/// come back all the time, and no attempt may have to look at every one of them.
+const BACK_LOOKS: usize = 1_024;
+
 /// The endpoints of one upstream.
 #[derive(Default)]
 pub struct Pool {
@@ -44,6 +48,9 @@ struct Rules {
     warm_ms: u64,
     /// When the next one comes back that is left out, in milliseconds of [`now_ms`].
     back_ms: AtomicU64,
+    /// Until when nobody looks who is back, in milliseconds of [`now_ms`]. Whoever is may be taken
+    /// all the same.
+    quiet_ms: AtomicU64,
 }
 
 /// Endpoints of one priority.
@@ -288,7 +295,11 @@ impl Pool {
             Some(_) => picking.pick(None),
             None => None,
         })?;
-        picking.member(index).map(|(member, _)| &member.target)
+        let (member, _) = picking.member(index)?;
+        if let (Source::Parts(row), Some(_)) = (&level.source, self.outlier()) {
+            row.remember(index, &member.target);
+        }
+        Some(&member.target)
     }
 
     /// Takes note of what became of a try; whether the endpoint is left out from now on.
@@ -350,8 +361,12 @@ impl Pool {
         let Some(rules) = rules.filter(|rules| rules.outlier.is_some()) else {
             return;
         };
-        if now < rules.back_ms.load(Relaxed) {
+        if now < rules.back_ms.load(Relaxed) || now < rules.quiet_ms.load(Relaxed) {
             return;
+        }
+        let pause = (self.len() / BACK_LOOKS) as u64;
+        if pause > 0 {
+            rules.quiet_ms.store(now.saturating_add(pause), Relaxed);
         }
         let mut next = u64::MAX;
         for level in &self.levels {
@@ -406,6 +421,7 @@ impl Rules {
             warm_ms: born_ms.unwrap_or(0).saturating_add(warming),
             // The first choice looks at who is out.
             back_ms: AtomicU64::new(0),
+            quiet_ms: AtomicU64::new(0),
         }))
     }
 }

@@ -180,15 +180,27 @@ impl PartRow {
         })
     }
 
-    /// Counts one more that is left out from now on; false where it is none of these.
+    /// Remembers where an endpoint of a number is, for [`PartRow::note_out`].
+    pub fn remember(&self, index: usize, target: &Endpoint) {
+        let behind = self.seats.partition_point(|seated| seated.start <= index);
+        let seat = u32::try_from(behind.saturating_sub(1));
+        target.record.remember_seat(seat.unwrap_or_default());
+    }
+
+    /// Counts one more that is left out from now on; false where it is none of these. It is looked
+    /// for where it was last taken from, since there may be very many parts, and then everywhere.
     pub fn note_out(&self, target: &Endpoint, now_ms: u64) -> bool {
         let mark = target.mark();
         let is_of = |part: &&Arc<PoolPart>| {
             let found = part.marked(mark);
             found.is_some_and(|found| found.target.id == target.id)
         };
-        let mut parts = self.seats.iter().map(|seated| &seated.part);
-        let part = parts.find(is_of);
+        let seat = usize::try_from(target.record.seat()).unwrap_or(usize::MAX);
+        let known = self.seats.get(seat).map(|seated| &seated.part);
+        let part = known.filter(is_of).or_else(|| {
+            let mut parts = self.seats.iter().map(|seated| &seated.part);
+            parts.find(is_of)
+        });
         if let Some(part) = part {
             part.count(now_ms);
         }

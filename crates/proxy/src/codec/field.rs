@@ -1,5 +1,7 @@
 //! Header fields, and those among them that the proxy itself acts on.
 
+use std::borrow::Cow;
+
 /// One header field of a head. Names of HTTP/1 come as they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
@@ -307,6 +309,23 @@ pub fn tells_of_certificate(name: &str) -> bool {
     })
 }
 
+/// The bytes between the fields of cookies that become one.
+pub const BETWEEN_COOKIES: &[u8] = b"; ";
+
+/// The cookies of all fields in one, as they have to be told outside of HTTP/2 (RFC 9113, section
+/// 8.2.3); none where there are none.
+pub fn cookies<'a>(fields: &[Field<'a>]) -> Option<Cow<'a, [u8]>> {
+    let cookies = fields.iter().filter(|it| it.known == KnownField::Cookie);
+    let mut cookies = cookies.map(|field| field.value);
+    let mut all = Cow::Borrowed(cookies.next()?);
+    for value in cookies {
+        let all = all.to_mut();
+        all.extend_from_slice(BETWEEN_COOKIES);
+        all.extend_from_slice(value);
+    }
+    Some(all)
+}
+
 /// The members of a comma-separated list (RFC 9110, section 5.6.1), without empty ones. A value
 /// that is not text has none.
 pub fn members(value: &[u8]) -> impl Iterator<Item = &str> {
@@ -339,7 +358,7 @@ pub fn parse_length(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownField, is_ambiguous, is_read_as, members, parse_length};
+    use super::{Field, KnownField, cookies, is_ambiguous, is_read_as, members, parse_length};
 
     #[test]
     fn fields_are_known_in_any_case() {
@@ -433,6 +452,25 @@ mod tests {
         assert!(!is_read_as("xxuser", "x-user"));
         assert!(!is_read_as("x1user", "x-user"));
         assert!(!is_ambiguous("X-User-2"));
+    }
+
+    #[test]
+    fn cookies_of_several_fields_are_told_in_one() {
+        let field = |name: &'static str, value: &'static [u8]| Field {
+            known: KnownField::of(name),
+            name,
+            value,
+        };
+        let all: [Field<'_>; 4] = [
+            field("cookie", b"a=1; b=2"),
+            field("x-cookie", b"no"),
+            field("Cookie", b"c=3"),
+            field("COOKIE", b"d=4"),
+        ];
+        let told = |count: usize| cookies(&all[..count]).unwrap().into_owned();
+        assert_eq!(told(4), b"a=1; b=2; c=3; d=4");
+        assert_eq!(told(2), b"a=1; b=2");
+        assert!(cookies(&all[1..2]).is_none());
     }
 
     #[test]

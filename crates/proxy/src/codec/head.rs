@@ -78,7 +78,8 @@ pub struct Head<'a> {
     /// `http` or `https`, by the connection that the request came on; `http` until whoever knows
     /// the connection says otherwise.
     pub scheme: &'static str,
-    /// All fields, also those that are not passed on.
+    /// All fields, also those that are not passed on, but for what the client declares to belong
+    /// to the connection: whoever looks for a field sees what the endpoint gets.
     pub fields: Fields<'a>,
     /// How the body is framed.
     pub body: BodyLength,
@@ -88,9 +89,6 @@ pub struct Head<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// Whether the client waits for a 100 before it sends the body.
     pub expects_continue: bool,
-    /// Names of fields of this head that the client declares to belong to the connection, each
-    /// once.
-    pub connection_fields: SmallVec<[&'a str; 4]>,
 }
 
 /// Looks for the end of a head, without ever looking at a byte twice.
@@ -259,13 +257,6 @@ impl Head<'_> {
             .iter()
             .find(|field| field.known == known)
             .map(|field| field.value)
-    }
-
-    /// Whether the client declares a field to belong to the connection.
-    pub fn is_connection_field(&self, name: &str) -> bool {
-        self.connection_fields
-            .iter()
-            .any(|listed| listed.eq_ignore_ascii_case(name))
     }
 }
 
@@ -444,7 +435,6 @@ fn assemble<'a>(
         keep_alive: version != Version::Http10,
         upgrade: None,
         expects_continue: false,
-        connection_fields: SmallVec::new(),
     })
 }
 
@@ -509,8 +499,11 @@ fn single_length(head: &Head<'_>) -> Result<Option<u64>, FailureKind> {
         .ok_or(FailureKind::BadRequest)
 }
 
-/// Reads the fields that govern an HTTP/1 connection.
+/// Reads the fields that govern an HTTP/1 connection, and takes out those that end with it (RFC
+/// 9110, section 7.6.1).
 fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
+    // Those that are there, each once.
+    let mut ending: SmallVec<[&str; 4]> = SmallVec::new();
     let mut wants_upgrade = false;
     let mut keep_alive = head.keep_alive;
     let mut left = CONNECTION_MEMBERS_MAX;
@@ -533,10 +526,11 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
             } else if KnownField::of(option).is_for_all(option) {
                 // Whoever is asked to take it away would hide it from those whom it is for.
                 return Err(FailureKind::BadRequest);
-            } else if !is_among(option, head.connection_fields.iter().copied())
+            } else if !KnownField::of(option).is_hop_by_hop()
+                && !is_among(option, ending.iter().copied())
                 && is_among(option, head.fields.iter().map(|field| field.name))
             {
-                head.connection_fields.push(option);
+                ending.push(option);
             }
         }
     }
@@ -549,6 +543,10 @@ fn read_connection(head: &mut Head<'_>) -> Result<(), FailureKind> {
         head.upgrade = upgrade(&head.fields);
     }
     head.expects_continue = expects_continue(head)?;
+    if !ending.is_empty() {
+        head.fields
+            .retain(|field| !is_among(field.name, ending.iter().copied()));
+    }
     Ok(())
 }
 

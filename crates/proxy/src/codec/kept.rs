@@ -26,14 +26,12 @@ pub struct KeptHead {
     keep_alive: bool,
     upgrade: Option<Box<[u8]>>,
     expects_continue: bool,
-    connection_fields: Vec<Box<str>>,
 }
 
 impl KeptHead {
     /// A copy of a head.
     pub fn new(head: &Head<'_>) -> Self {
         let fields = head.fields.iter();
-        let connection_fields = head.connection_fields.iter();
         KeptHead {
             version: head.version,
             method: head.method.into(),
@@ -50,7 +48,6 @@ impl KeptHead {
             keep_alive: head.keep_alive,
             upgrade: head.upgrade.map(Into::into),
             expects_continue: head.expects_continue,
-            connection_fields: connection_fields.map(|name| (*name).into()).collect(),
         }
     }
 
@@ -59,15 +56,13 @@ impl KeptHead {
         let fields = self.fields.iter();
         let fields = fields.map(|(name, value)| name.len() + value.len() + FIELD_BYTES);
         let target = self.path.len() + self.query.as_ref().map_or(0, |query| query.len());
-        let names = self.connection_fields.iter();
-        let names = names.map(|name| name.len() + FIELD_BYTES);
         let upgrade = self.upgrade.as_ref().map_or(0, |upgrade| upgrade.len());
         let readings = match self.readings {
             Some(_) => Readings::memory(self.path.len()),
             None => 0,
         };
         let line = self.method.len() + target + self.host.len() + self.authority.len();
-        line + readings + fields.sum::<usize>() + names.sum::<usize>() + upgrade
+        line + readings + fields.sum::<usize>() + upgrade
     }
 
     /// The head.
@@ -91,7 +86,6 @@ impl KeptHead {
             keep_alive: self.keep_alive,
             upgrade: self.upgrade.as_deref(),
             expects_continue: self.expects_continue,
-            connection_fields: self.connection_fields.iter().map(|name| &**name).collect(),
         }
     }
 
@@ -101,14 +95,8 @@ impl KeptHead {
             .retain(|(name, _)| !goes(&name.to_ascii_lowercase()));
     }
 
-    /// Adds a field that is not the client's: what the client declares to be of its connection
-    /// cannot take it away.
+    /// Adds a field that is not the client's.
     pub fn add(&mut self, name: &str, value: &[u8]) {
-        let is_it = |known: &str| known.eq_ignore_ascii_case(name);
-        if self.connection_fields.iter().any(|known| is_it(known)) {
-            self.fields.retain(|(known, _)| !is_it(known));
-            self.connection_fields.retain(|known| !is_it(known));
-        }
         self.fields.push((name.into(), value.into()));
     }
 }
@@ -140,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_belong_to_a_connection_are_counted() {
+    fn fields_that_belong_to_a_connection_are_not_kept() {
         let name = "x-".repeat(1_000);
         let memory = |connection: &str| {
             let text =
@@ -148,8 +136,8 @@ mod tests {
             KeptHead::new(&head::parse(text.as_bytes(), &Limits::default()).unwrap()).memory()
         };
         assert_eq!(
-            memory("Connection"),
-            memory("Collection") + name.len() + FIELD_BYTES
+            memory("Connection") + name.len() + "b".len() + FIELD_BYTES,
+            memory("Collection")
         );
     }
 }

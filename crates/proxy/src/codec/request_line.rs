@@ -35,7 +35,7 @@ impl RequestLineFinder {
 
     fn step(self, byte: u8) -> Self {
         use RequestLineFinder::{Before, Behind, Found, Method, Other};
-        let is_blank = matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r');
+        let is_blank = is_blank(byte);
         match self {
             Before if is_blank || byte == b'\n' => Before,
             Before | Method if is_token(byte) => Method,
@@ -50,6 +50,13 @@ impl RequestLineFinder {
             Found => Found,
         }
     }
+}
+
+/// Whether a byte is a blank to some server, or part of one. Servers that split a line as a text
+/// take the separators of ASCII for blanks, and by their encoding one byte or several beyond ASCII:
+/// of these all are taken, since a method has none.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r' | 0x1c..=0x1f | 0x80..=0xff)
 }
 
 /// Whether a byte may stand in a method (RFC 9110, section 5.6.2).
@@ -77,6 +84,12 @@ mod tests {
             b"GET HTTP HTTP/1.1\r\n",
             b"PRI * HTTP/2.0\n\nSM\n\n",
             b"GET /\rHTTP/1.1\r",
+            b"GET\x1c/\x1dHTTP/1.1\r\n",
+            b"\x1e\x1fGET / HTTP/1.1\r\n",
+            b"GET\x85/\xa0HTTP/1.1\r\n",
+            "\u{a0}GET\u{85}/ HTTP/1.1\r\n".as_bytes(),
+            "GET\u{2028}/\u{3000}HTTP/1.1\r\n".as_bytes(),
+            "GET /\u{e9}\u{2003}HTTP/1.1\r\n".as_bytes(),
             &long_method,
             &long_target,
             &far,
@@ -102,6 +115,9 @@ mod tests {
             b"*1\r\n$4\r\nPING\r\n",
             b"SSH-2.0-OpenSSH_9 HTTP/x\r\n",
             b"EHLO a.example\r\n",
+            b"\xff\xd8\xff\0HTTP/1.1",
+            b"\x83GET key\x85\r\n",
+            "caf\u{e9} http/x\r\n".as_bytes(),
             b"SIP sip:a SIP/2.0\r\n",
             b"HTTP/1.1 200 OK\r\n",
             b"<?xml version='1.0'?> HTTP/1.1",

@@ -78,6 +78,15 @@ pub fn grpc_status(written: &[u8]) -> &'static str {
     code.unwrap_or("unknown")
 }
 
+/// The media type of gRPC, as it begins.
+pub const GRPC: &str = "application/grpc";
+
+/// Whether a media type is that of gRPC.
+pub fn is_grpc(media_type: &[u8]) -> bool {
+    let rest = media_type.strip_prefix(GRPC.as_bytes());
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
 /// Fields behind a body. Boxed, because hardly any message has them.
 pub type Trailers = Box<http::HeaderMap>;
 

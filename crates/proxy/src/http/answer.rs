@@ -2,8 +2,9 @@
 
 use myriad_model::{AbortAnswer, Action};
 
-use super::page::{ErrorPage, Form, GRPC, grpc_status};
+use super::page::{ErrorPage, Form, grpc_status};
 use crate::admission::places::HeldPlace;
+use crate::codec::trailer::GRPC;
 use crate::failure::FailureKind;
 use crate::policy::check::{Answered, OwnedHeader, RefusalResponse, may_pass_on};
 use crate::policy::cors::Additions;

@@ -8,7 +8,7 @@ use crate::admission::holdings::HeldBytes;
 use crate::codec::body::{BodyLength, Encoder};
 use crate::codec::buffer::Buffer;
 use crate::codec::response::ResponseHead;
-use crate::codec::trailer::Trailers;
+use crate::codec::trailer::{GRPC_STATUS, Trailers, grpc_status};
 use crate::failure::FailureKind;
 use crate::policy::check::Answered;
 
@@ -144,7 +144,10 @@ impl Peer for Keeper {
         self.hold(self.answered.body.capacity() - before);
     }
 
-    fn end(&mut self, _: Option<Trailers>) {}
+    fn end(&mut self, trailers: Option<Trailers>) {
+        let status = trailers.as_ref().and_then(|it| it.get(GRPC_STATUS));
+        self.answered.grpc_status = status.map(|status| grpc_status(status.as_bytes()));
+    }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), FailureKind>> {
         // Nobody reads on what is of no use.

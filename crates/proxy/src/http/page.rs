@@ -2,6 +2,7 @@
 
 use crate::codec::field::KnownField;
 use crate::codec::head::{Head, Version};
+use crate::codec::trailer::{GRPC, is_grpc};
 
 /// The form of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,20 +58,14 @@ impl Form {
     }
 }
 
-/// The media type of gRPC, as it begins.
-pub const GRPC: &str = "application/grpc";
-
 /// Whether a request is a call of gRPC, which takes HTTP/2.
 fn is_call(head: &Head<'_>) -> bool {
-    let is_media_type = |value: &[u8]| {
-        let rest = value.strip_prefix(GRPC.as_bytes());
-        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
-    };
     head.version == Version::Http2
         && head.method == "POST"
-        && head.fields.iter().any(|field| {
-            field.name.eq_ignore_ascii_case("content-type") && is_media_type(field.value)
-        })
+        && head
+            .fields
+            .iter()
+            .any(|field| field.name.eq_ignore_ascii_case("content-type") && is_grpc(field.value))
 }
 
 /// The code of gRPC that a status of HTTP stands for, as gateways agree on.

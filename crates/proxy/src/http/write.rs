@@ -9,7 +9,7 @@ use super::peer::ResponseChanges;
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::{Buffer, decimal};
 use crate::codec::endpoint_head::{EndpointHead, RequestBuilder};
-use crate::codec::field::{Field, KnownField, members};
+use crate::codec::field::{BETWEEN_COOKIES, Field, KnownField, members};
 use crate::codec::head::{Head, Version};
 use crate::codec::response::ResponseHead;
 use crate::codec::websocket;
@@ -117,7 +117,7 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
     out.field("host", &[authority.as_bytes()]);
     let trusts = request.trusted_hops > 0;
     let may_tell = client::may_tell(request.visit, request.trusted_hops);
-    let joins_cookies = head.version == Version::Http2;
+    let joins_cookies = head.version == Version::Http2 || has_several_cookies(head);
     let is_joined = |known| match known {
         KnownField::Cookie => joins_cookies,
         KnownField::CdnLoop => request.is_hop,
@@ -126,8 +126,6 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
     for known in &head.fields {
         let is_passed = is_passed(known, head, trusts, may_tell);
         if is_passed && !is_joined(known.known) {
-            // Names that the client declares to belong to the connection stay on it.
-            let is_own = !head.connection_fields.is_empty() && head.is_connection_field(known.name);
             let is_replaced =
                 request.websocket_key.is_some() && known.name.eq_ignore_ascii_case(websocket::KEY);
             let is_replaced = is_replaced
@@ -135,7 +133,7 @@ fn request_fields(request: &RequestHead<'_, '_>, out: &mut impl Fields) {
             // What is told of certificates is the proxy's alone.
             let is_forged = request.demand.is_some() && client_certificate::is_told_by(known.name);
             let is_replaced = is_replaced || is_forged;
-            if !is_own && !is_replaced && request.edits.keeps(known.name) {
+            if !is_replaced && request.edits.keeps(known.name) {
                 out.field(known.name, &[known.value]);
             }
         }
@@ -300,13 +298,21 @@ fn asks_for_trailers(head: &Head<'_>) -> bool {
 /// Parts of a value, of which there mostly are few.
 type Parts<'a> = SmallVec<[&'a [u8]; 8]>;
 
+/// Whether cookies come in several fields: of these servers may read the first alone, where routes
+/// and authorizers have seen all of them.
+fn has_several_cookies(head: &Head<'_>) -> bool {
+    let fields = head.fields.iter();
+    let mut cookies = fields.filter(|field| field.known == KnownField::Cookie);
+    cookies.nth(1).is_some()
+}
+
 /// HTTP/2 may split cookies, and HTTP/1 must not (RFC 9113, section 8.2.3).
 fn cookies(head: &Head<'_>, out: &mut impl Fields) {
     let mut parts = Parts::new();
     let fields = head.fields.iter();
     for field in fields.filter(|field| field.known == KnownField::Cookie) {
         if !parts.is_empty() {
-            parts.push(b"; ");
+            parts.push(BETWEEN_COOKIES);
         }
         parts.push(field.value);
     }

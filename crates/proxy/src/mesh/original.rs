@@ -1,13 +1,13 @@
 //! The original destination of a captured connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::net::sockopt::{ip_original_dst, ipv6_original_dst};
 use tokio::net::TcpStream;
 
 /// The address that a connection was meant for before network rules led it here; `None` where it
-/// was meant for the proxy's own socket, or nobody knows. Passing one of those on would lead it
-/// back here for ever.
+/// was meant for the proxy's own socket, for loopback though it came by a link, or nobody knows.
+/// Passing one for the proxy's own socket on would lead it back here for ever.
 ///
 /// `own_ports` are those of the sockets that captured connections come by.
 pub fn original(tcp: &TcpStream, own_ports: &[u16]) -> Option<SocketAddr> {
@@ -22,6 +22,12 @@ pub fn original(tcp: &TcpStream, own_ports: &[u16]) -> Option<SocketAddr> {
 }
 
 fn is_elsewhere(original: SocketAddr, local: SocketAddr, own_ports: &[u16]) -> bool {
+    // The kernel drops what comes to loopback from a link, unless a rule has led it here before it
+    // looked: it must not reach what the workload has for itself.
+    let is_only_inside = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    if is_only_inside(original.ip()) && !is_only_inside(local.ip()) {
+        return false;
+    }
     let is_here = original.ip() == local.ip() || original.ip().is_loopback();
     !(is_here && own_ports.contains(&original.port()))
 }
@@ -47,6 +53,19 @@ mod tests {
         assert!(here("127.0.0.1:15006", "127.0.0.1:15001"));
         assert!(!here("10.0.0.6:15006", "127.0.0.1:15001"));
         assert!(!here("10.0.0.5:8080", "10.0.0.5:15006"));
+        assert!(!here("127.0.0.1:8080", "127.0.0.1:15001"));
+    }
+
+    #[test]
+    fn nobody_on_a_link_reaches_loopback() {
+        for meant in ["127.0.0.1:6379", "127.1.2.3:80", "0.0.0.0:6379"] {
+            let local = "10.0.0.5:15006".parse().unwrap();
+            assert!(!is_elsewhere(meant.parse().unwrap(), local, &[]), "{meant}");
+        }
+        for meant in ["[::1]:6379", "[::]:6379"] {
+            let local = "[2001:db8::5]:15006".parse().unwrap();
+            assert!(!is_elsewhere(meant.parse().unwrap(), local, &[]), "{meant}");
+        }
     }
 
     #[tokio::test]

@@ -91,6 +91,11 @@ impl Program {
         class.is_some_and(|class| class.has(letter))
     }
 
+    /// The letters in ASCII of each of its classes, a bit for each.
+    pub(super) fn ascii_classes(&self) -> impl Iterator<Item = u128> {
+        self.classes.iter().map(|class| class.ascii)
+    }
+
     /// The memory that it takes in bytes, without classes, which are shared.
     pub(super) fn memory_usage(&self) -> usize {
         size_of_val(&*self.instructions) + size_of_val(&*self.classes)

@@ -97,7 +97,7 @@ fn compile(text: &str) -> Option<Pattern> {
     let parts = RegexText::new(text).ok()?;
     let hir = parts.read(PROXY_READ_STEPS_MAX).ok()?;
     let program = Program::new(&hir).ok()?;
-    let table = DfaTable::new(&hir, &program).map(Box::new);
+    let table = DfaTable::new(&program, &mut 0).map(Box::new);
     let hint = Hint::new(&hir);
     let of_table = table.as_ref().map_or(0, |table| table.memory_usage());
     let bytes =

@@ -1,8 +1,12 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use regex_automata::meta::Regex;
 use regex_automata::{Anchored, Input};
 
-use super::{Budget, Groups, Pattern, SCRATCH_BYTES_MAX, STEPS_MAX, scratch};
+use super::compile::Program;
+use super::table::{DfaTable, MAKING_STEPS_MAX};
+use super::{Budget, Groups, Pattern, SCRATCH_BYTES_MAX, STEPS_MAX, scratch, store};
 
 /// The match of the engine that everybody knows.
 fn expected(pattern: &str, text: &str, from: usize, anchored: Anchored) -> Option<Groups> {
@@ -264,4 +268,99 @@ fn a_pattern_that_takes_long_to_read_is_not_compiled() {
     let classes = |count: usize| format!("(?i){}", "[!-\u{1E943}]".repeat(count));
     assert!(Pattern::new(&classes(3)).is_ok());
     assert!(Pattern::new(&classes(100)).is_err());
+}
+
+/// Whether a pattern has a table, and the steps of making it.
+fn made(pattern: &str) -> (bool, usize) {
+    let hir = regex_syntax::parse(pattern).unwrap();
+    let program = Program::new(&hir).ok().unwrap();
+    let mut steps = 0;
+    let table = DfaTable::new(&program, &mut steps);
+    assert!(
+        table
+            .as_ref()
+            .is_none_or(|table| table.memory_usage() <= 8 << 10)
+    );
+    (table.is_some(), steps)
+}
+
+#[test]
+fn patterns_of_people_have_tables_that_take_few_steps_to_make() {
+    for pattern in [
+        "(?i)/u17/(\\w+)/(\\w+)/edit",
+        "(?i)/(\\w+)/(\\w+)/edit-00123",
+        "/[a-z_]+/(\\w+)/(edit|[0-9]{9}|17)/x$",
+        "(?i)/service-1(/|$)(.*)",
+        "(?i)/(api|rest)/v\\d+/.*\\.json$",
+        "(?i)/api/v[0-9]+/(users|groups|accounts|invoices)/[^/]+/(edit|view|delete)",
+        "(?:/[a-z]{2}(-[A-Z]{2})?/products/([0-9]+|[a-z0-9-]+)/reviews(/page/[0-9]+)?/?$)\\z",
+        "(?s:.)*?(?:shop[0-9]+\\.example\\.com)",
+        "(?:https://([a-z0-9-]+\\.)*example\\.com(:[0-9]+)?)\\z",
+        "(?:[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)\\z",
+        "(?i)/(images|static|assets|css|js|fonts)/.*\\.(png|jpe?g|gif|svg|css|js|woff2?)$",
+        "(?:^(.*?;)?(user=jason)(;.*)?$)\\z",
+        "(?:.*(Mobile|Android|iPhone).*)\\z",
+    ] {
+        let (has_table, steps) = made(pattern);
+        assert!(has_table, "{pattern}");
+        assert!(steps < MAKING_STEPS_MAX / 2, "{pattern}: {steps}");
+    }
+}
+
+/// Six chains of 18 letters that may all be left out: 257 bytes.
+fn dear(number: usize) -> String {
+    let letter = |chain: usize, at: usize| {
+        let mixed = (chain * 31 + at * 17 + chain * at).wrapping_mul(2_654_435_761);
+        ["a?", "b?"][mixed >> 13 & 1]
+    };
+    let chain = |chain: usize| {
+        let letters: String = (0..18).map(|at| letter(number * 6 + chain, at)).collect();
+        format!("(?:{letters})*")
+    };
+    let chains: Vec<String> = (0..6).map(chain).collect();
+    format!("(?:{})\\z", chains.join("|"))
+}
+
+/// Tables of such patterns took 3 ms each to make, in which a proxy takes no other commit.
+#[test]
+fn a_table_that_is_dear_to_make_is_given_up() {
+    for number in 0..16 {
+        let (has_table, steps) = made(&dear(number));
+        assert!(!has_table && steps <= MAKING_STEPS_MAX, "{steps}");
+        assert!(steps > MAKING_STEPS_MAX - 512, "{steps}");
+    }
+    // There are very many states, or each has very many places.
+    for pattern in [
+        "(?:a|b)*a(?:a|b){9}x".to_owned(),
+        format!("(?:{})*\\z", "(?:a|ab|b|ba)*".repeat(12)),
+        "(?:[a-y]*z?){60}\\z".to_owned(),
+    ] {
+        assert!(made(&pattern).1 <= MAKING_STEPS_MAX);
+    }
+    // Words and lines are followed without a table, and what is large too, for no steps.
+    for pattern in ["\\bfoo\\b", "(?m:^)a", "a{257}"] {
+        assert_eq!(made(pattern), (false, 0), "{pattern}");
+    }
+    // It matches as ever.
+    for text in ["", "a", "ab", "abba", "abab", "bbbbb", "abc", "ä"] {
+        check(&dear(1), text);
+    }
+}
+
+/// A pattern goes with the last of those who have it, and is compiled again for the next one: no
+/// more often than it comes.
+#[test]
+fn a_pattern_that_comes_and_goes_is_compiled_once_each_time() {
+    let text = "/only-in-this-test/(a|b)+";
+    let compiled = |text: &str| {
+        let pattern = Pattern::new(text).unwrap();
+        let others: Vec<_> = (0..5).map(|_| Pattern::new(text).unwrap()).collect();
+        let is_same = |other: &Arc<Pattern>| Arc::ptr_eq(other, &pattern);
+        assert!(others.iter().all(is_same));
+        Arc::downgrade(&pattern)
+    };
+    let before = store::held().compiled;
+    let gone: Vec<_> = (0..3).map(|_| compiled(text)).collect();
+    assert!(gone.iter().all(|gone| gone.upgrade().is_none()));
+    assert!(store::held().compiled >= before + 3);
 }

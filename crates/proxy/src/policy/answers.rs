@@ -195,7 +195,7 @@ mod tests {
         Answered {
             status,
             fields: fields.collect(),
-            body: Vec::new(),
+            ..Answered::default()
         }
     }
 

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::client;
 use crate::codec::client::ClientAddress;
-use crate::codec::field::is_read_as;
+use crate::codec::field::{BETWEEN_COOKIES, is_read_as};
 use crate::codec::head::Head;
 use crate::pattern::Budget;
 use crate::route::access_policies::AccessPolicies;
@@ -474,11 +474,15 @@ fn fits_header(
     if !budget.take(read().map(<[u8]>::len).sum::<usize>() / BYTES_OF_STEP) {
         return wide;
     }
+    // Cookies go on as one field, of which there is no last.
+    let is_cookie = name.eq_ignore_ascii_case("cookie");
+    let between: &[u8] = if is_cookie { BETWEEN_COOKIES } else { b"," };
     if !wide {
-        let is_whole = matches!(form, AccessMatcher::Exact(_));
-        return fits_list(form, named()) && (is_whole || named().all(|it| fits_bytes(form, it)));
+        let is_whole = is_cookie || matches!(form, AccessMatcher::Exact(_));
+        return fits_list(form, named(), between)
+            && (is_whole || named().all(|it| fits_bytes(form, it)));
     }
-    if fits_list(form, named()) || fits_list(form, read()) {
+    if fits_list(form, named(), between) || fits_list(form, read(), between) {
         return true;
     }
     let commas = read().map(|it| memchr::memchr_iter(b',', it).count());
@@ -505,14 +509,18 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether the list that fields are together fits.
-fn fits_list<'a>(form: &AccessMatcher, mut values: impl Iterator<Item = &'a [u8]>) -> bool {
+fn fits_list<'a>(
+    form: &AccessMatcher,
+    mut values: impl Iterator<Item = &'a [u8]>,
+    between: &[u8],
+) -> bool {
     let Some(first) = values.next() else {
         return false;
     };
     let mut list = Cow::Borrowed(first);
     for value in values {
         let list = list.to_mut();
-        list.push(b',');
+        list.extend_from_slice(between);
         list.extend_from_slice(value);
     }
     fits_bytes(form, &list)

@@ -1,5 +1,7 @@
 //! Questions whether a request may pass, and what their answers mean.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use myriad_base::clock;
 use myriad_model::{HttpCheck, NameMatch, PathReading, Provider};
@@ -9,9 +11,10 @@ use super::{client, hops};
 use crate::codec::body::BodyLength;
 use crate::codec::buffer::Buffer;
 use crate::codec::endpoint_head::{self, EndpointHead};
-use crate::codec::field::{Field, KnownField, is_read_as};
+use crate::codec::field::{self, Field, KnownField, is_read_as};
 use crate::codec::head::{Head, Version};
 use crate::codec::kept::KeptHead;
+use crate::codec::trailer::{GRPC_STATUS, is_grpc};
 use crate::route::downstream_connection::DownstreamConnection;
 
 mod changes;
@@ -54,6 +57,8 @@ pub struct Answered {
     pub fields: Vec<OwnedHeader>,
     /// The body.
     pub body: Vec<u8>,
+    /// The status of gRPC behind the body, where one is told.
+    pub grpc_status: Option<&'static str>,
 }
 
 /// The meaning of an answer.
@@ -261,11 +266,11 @@ fn write_head(
     let additional = check.additional.iter();
     let additional = additional.filter(|(name, _)| may_change(name));
     let is_replaced = |name: &str| additional.clone().any(|(known, _)| **known == *name);
-    for field in told_fields(head, may_tell, is_hop) {
+    for (field, value) in told_fields(head, may_tell, is_hop) {
         let name = field.name.to_ascii_lowercase();
         let is_told = name == "authorization" || check.request.iter().any(|it| it.is_met(&name));
         if is_told && !is_replaced(&name) {
-            put(&name, field.value, out);
+            put(&name, &value, out);
         }
     }
     let forwarded = check.request.iter().any(|it| it.is_met("x-forwarded-for"));
@@ -293,14 +298,16 @@ fn told_path<'a>(head: &'a Head<'_>) -> &'a str {
     head.read(PathReading::Base).unwrap_or(&head.path)
 }
 
-/// The fields that providers may be told. `may_tell` is whether the sender may say how it came, and
-/// `is_hop` whether the gateways that it passed are told apart.
+/// The fields that providers may be told, with their values: cookies are one, wherever the first of
+/// them stands, since servers may read the first field alone. `may_tell` is whether the sender may
+/// say how it came, and `is_hop` whether the gateways that it passed are told apart.
 pub(super) fn told_fields<'a, 'h>(
     head: &'a Head<'h>,
     may_tell: bool,
     is_hop: bool,
-) -> impl Iterator<Item = &'a Field<'h>> {
-    head.fields.iter().filter(move |field| {
+) -> impl Iterator<Item = (&'a Field<'h>, Cow<'h, [u8]>)> {
+    let mut cookies = field::cookies(&head.fields);
+    let told = head.fields.iter().filter(move |field| {
         let is_own = matches!(
             field.known,
             KnownField::Host
@@ -312,6 +319,10 @@ pub(super) fn told_fields<'a, 'h>(
         let is_claimed = field.known == KnownField::OtherForwarded && !may_tell;
         let is_joined = field.known == KnownField::CdnLoop && is_hop;
         !is_own && !is_claimed && !is_joined && !field.known.is_hop_by_hop()
+    });
+    told.filter_map(move |field| match field.known {
+        KnownField::Cookie => Some((field, cookies.take()?)),
+        _ => Some((field, Cow::Borrowed(field.value))),
     })
 }
 
@@ -354,12 +365,12 @@ fn check_request(
     let pseudo = pseudo.into_iter();
     let pseudo = pseudo.filter(|(name, _)| name.starts_with(':') || is_told(name));
     http.headers.extend(pseudo);
-    for field in told_fields(head, may_tell, false) {
+    for (field, value) in told_fields(head, may_tell, false) {
         let name = field.name.to_ascii_lowercase();
         if !is_told(&name) {
             continue;
         }
-        let value = String::from_utf8_lossy(field.value);
+        let value = String::from_utf8_lossy(&value);
         let known = http.headers.entry(name);
         let known = known.or_default();
         if !known.is_empty() {
@@ -418,13 +429,14 @@ fn of_http(check: &HttpCheck, answered: Answered) -> CheckVerdict {
         status,
         fields,
         body,
+        ..
     } = answered;
     let meets = |names: &[NameMatch], name: &str| names.iter().any(|it| it.is_met(name));
     match status {
         200 => {
             let removed = fields.iter().filter(|(name, _)| **name == *REMOVE);
             let remove = removed
-                .flat_map(|(_, value)| crate::codec::field::members(value))
+                .flat_map(|(_, value)| field::members(value))
                 .map(|name| name.to_ascii_lowercase().into())
                 .collect();
             let mut changes = CheckChanges {
@@ -459,12 +471,15 @@ fn of_http(check: &HttpCheck, answered: Answered) -> CheckVerdict {
     }
 }
 
+/// The meaning of an answer over gRPC; none where the call has not ended well, whatever its message
+/// says: who fails behind it has not meant it.
 fn of_grpc(answered: &Answered) -> Option<CheckVerdict> {
-    let status = answered
-        .fields
-        .iter()
-        .find(|(name, _)| **name == *"grpc-status");
-    if answered.status != 200 || status.is_some_and(|(_, value)| **value != *b"0") {
+    let mut fields = answered.fields.iter();
+    let is_called = fields.any(|(name, value)| **name == *"content-type" && is_grpc(value));
+    let mut fields = answered.fields.iter();
+    let has_failed = fields.any(|(name, value)| **name == *GRPC_STATUS && **value != *b"0");
+    let has_ended = answered.grpc_status == Some("0");
+    if answered.status != 200 || !is_called || has_failed || !has_ended {
         return None;
     }
     let (prefix, message) = answered.body.split_at_checked(GRPC_PREFIX_BYTES)?;

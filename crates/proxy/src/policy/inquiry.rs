@@ -13,7 +13,7 @@ use super::check::{Answered, CheckChanges, OwnedHeader, is_sendable, may_change,
 use super::hops;
 use crate::codec::buffer::Buffer;
 use crate::codec::client::ClientAddress;
-use crate::codec::field::{Field, KnownField, is_read_as, tells_of_certificate};
+use crate::codec::field::{BETWEEN_COOKIES, Field, KnownField, is_read_as, tells_of_certificate};
 use crate::codec::head::Head;
 use crate::pattern::Budget;
 use crate::route::condition::cookie;
@@ -149,10 +149,10 @@ pub fn question(
         let mut said = inquiry.fields.iter();
         said.any(|(known, _)| is_read_as(name, known) && may_be_said(known))
     };
-    for field in told_fields(head, facts.may_tell, is_hop) {
+    for (field, value) in told_fields(head, facts.may_tell, is_hop) {
         let is_left_out = is_own(field, facts.may_tell) || is_claimed(inquiry, field.name);
         if !is_left_out && !is_said(field.name) {
-            put(&mut out, field.name, field.value);
+            put(&mut out, field.name, &value);
         }
     }
     let address = facts.client.to_string().into_bytes();
@@ -205,7 +205,7 @@ pub fn of_use(inquiry: &Inquiry, answered: Answered) -> Answered {
     Answered {
         status,
         fields,
-        body: Vec::new(),
+        ..Answered::default()
     }
 }
 
@@ -340,7 +340,10 @@ impl Facts<'_, '_> {
                 let fields = head.fields.iter();
                 for (at, field) in fields.filter(|it| is_read_as(name, it.name)).enumerate() {
                     if at > 0 {
-                        out.extend_from_slice(b", ");
+                        out.extend_from_slice(match field.known {
+                            KnownField::Cookie => BETWEEN_COOKIES,
+                            _ => b", ",
+                        });
                     }
                     out.extend_from_slice(field.value);
                 }

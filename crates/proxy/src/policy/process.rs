@@ -7,7 +7,7 @@ use prost::Message as _;
 use super::check::envoy::{HeaderValue, HttpStatus};
 use super::check::{CheckChanges, RefusalResponse, sendable};
 use crate::codec::endpoint_head::EndpointHead;
-use crate::codec::field::{Field, KnownField};
+use crate::codec::field::{BETWEEN_COOKIES, Field, KnownField};
 
 #[allow(missing_docs, reason = "fields are named by Envoy's API")]
 pub mod envoy;
@@ -71,7 +71,7 @@ pub fn request_head(head: &EndpointHead, scheme: &str, is_last: bool) -> envoy::
                 match KnownField::of(name) {
                     KnownField::Host => authority = String::from_utf8_lossy(value).into_owned(),
                     known if known.is_hop_by_hop() => {}
-                    _ => headers.push(header(name, value)),
+                    _ => put(&mut headers, name, value),
                 }
             }
             [
@@ -83,7 +83,7 @@ pub fn request_head(head: &EndpointHead, scheme: &str, is_last: bool) -> envoy::
         EndpointHead::Http2(request) => {
             for (name, value) in request.headers() {
                 if !KnownField::of(name.as_str()).is_hop_by_hop() {
-                    headers.push(header(name.as_str(), value.as_bytes()));
+                    put(&mut headers, name.as_str(), value.as_bytes());
                 }
             }
             let uri = request.uri();
@@ -211,6 +211,22 @@ fn field(line: &[u8]) -> Option<(&str, &[u8])> {
     let (name, value) = line.split_at_checked(at)?;
     let name = std::str::from_utf8(name).ok()?;
     Some((name, value.get(1..)?.trim_ascii()))
+}
+
+/// Puts a field behind those before; cookies are one, as outside of HTTP/2.
+fn put(headers: &mut Vec<HeaderValue>, name: &str, value: &[u8]) {
+    let told = header(name, value);
+    let before = match KnownField::of(name) {
+        KnownField::Cookie => headers.iter_mut().find(|it| it.key == told.key),
+        _ => None,
+    };
+    match before {
+        Some(before) => {
+            let all = [&*before.raw_value, BETWEEN_COOKIES, value];
+            before.raw_value = all.concat().into();
+        }
+        None => headers.push(told),
+    }
 }
 
 fn header(name: &str, value: &[u8]) -> HeaderValue {
@@ -354,7 +370,8 @@ mod tests {
 
     #[test]
     fn a_head_is_told_with_what_http2_has_apart() {
-        let text = b"GET /a?b HTTP/1.1\r\nhost: h\r\nX-A:  1 \r\nconnection: close\r\n\r\n";
+        let text = b"GET /a?b HTTP/1.1\r\nhost: h\r\nCookie: c=1\r\nX-A:  1 \r\ncookie: d=2\r\n\
+            connection: close\r\n\r\n";
         let mut buffer = Buffer::take();
         buffer.append(text);
         let (request, _) = of_text(text, true).unwrap();
@@ -375,6 +392,7 @@ mod tests {
             ":scheme=https",
             ":authority=h",
             ":path=/a?b",
+            "cookie=c=1; d=2",
             "x-a=1",
         ];
         assert_eq!(texts, [all, all]);

@@ -200,8 +200,6 @@ pub fn change<'h>(
         value: value.as_bytes(),
     });
     let query = room.query.as_deref();
-    // What a client declares to be of its connection must not take away what is put in here.
-    let connection_fields = head.connection_fields.iter().copied();
     Some(Head {
         version: head.version,
         method: head.method,
@@ -216,9 +214,6 @@ pub fn change<'h>(
         keep_alive: head.keep_alive,
         upgrade: head.upgrade,
         expects_continue: head.expects_continue,
-        connection_fields: connection_fields
-            .filter(|name| !is_reserved(name))
-            .collect(),
     })
 }
 

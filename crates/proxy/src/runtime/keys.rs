@@ -1,7 +1,8 @@
 //! Keys of issuers: fetched by a thread of their own, so that no request ever waits for them.
 //!
 //! Keys that were fetched stay until others take their place. URLs come from policies in the
-//! namespace of the gateway alone, and redirects are not followed.
+//! namespace of the gateway alone, and redirects are not followed. Where the description of an
+//! issuer leads is the word of whoever answers there, so that it leads no further than endpoints.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -14,7 +15,7 @@ use myriad_base::task;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_rustls::TlsConnector;
@@ -23,6 +24,8 @@ use crate::codec::body::BodyDecoder;
 use crate::codec::head::split_authority;
 use crate::codec::response;
 use crate::limits::Limits;
+use crate::net::border::Border;
+use crate::net::names::{ADDRESSES_MAX, Names};
 use crate::route::access_policies::AccessPolicies;
 use crate::route::keys::{KeySet, KeySlot};
 use crate::upstream::secure;
@@ -50,6 +53,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Fetcher {
     wanted: Option<mpsc::Sender<Weak<KeySlot>>>,
     counters: Counters,
+    names: Names,
 }
 
 #[derive(Clone, Default)]
@@ -63,6 +67,10 @@ struct Counters {
 enum FetchError {
     #[error("the URL is not valid")]
     Url,
+    #[error("the answer, which came over TLS, leads to keys in plain text")]
+    Plain,
+    #[error("the answer leads to where no endpoint may be")]
+    Refused,
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("the answer is not valid")]
@@ -77,7 +85,7 @@ enum FetchError {
 
 impl Fetcher {
     /// A fetcher that has nothing to do, and no thread yet.
-    pub(super) fn new(metrics: &Metrics) -> Self {
+    pub(super) fn new(metrics: &Metrics, names: Names) -> Self {
         let counters = Counters::default();
         let (fetched, failed) = (counters.fetched.clone(), counters.failed.clone());
         metrics.register("key_sets_fetched", "Key sets of issuers fetched", fetched);
@@ -86,6 +94,7 @@ impl Fetcher {
         Fetcher {
             wanted: None,
             counters,
+            names,
         }
     }
 
@@ -93,7 +102,7 @@ impl Fetcher {
     pub(super) fn take(&mut self, access_policies: &AccessPolicies) {
         for slot in access_policies.slots().filter(|slot| slot.take()) {
             if self.wanted.is_none() {
-                self.wanted = start(self.counters.clone());
+                self.wanted = start(self.counters.clone(), self.names.clone());
             }
             let weak = Arc::downgrade(slot);
             let taken = self.wanted.as_ref().map(|wanted| wanted.try_send(weak));
@@ -104,7 +113,7 @@ impl Fetcher {
     }
 }
 
-fn start(counters: Counters) -> Option<mpsc::Sender<Weak<KeySlot>>> {
+fn start(counters: Counters, names: Names) -> Option<mpsc::Sender<Weak<KeySlot>>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
@@ -120,7 +129,8 @@ fn start(counters: Counters) -> Option<mpsc::Sender<Weak<KeySlot>>> {
                         return;
                     };
                     while let Some(slot) = inbox.recv().await {
-                        task::spawn_local("keys", keep(slot, config.clone(), counters.clone()));
+                        let around = (counters.clone(), names.clone());
+                        task::spawn_local("keys", keep(slot, config.clone(), around));
                     }
                 });
             })
@@ -135,13 +145,18 @@ fn start(counters: Counters) -> Option<mpsc::Sender<Weak<KeySlot>>> {
 }
 
 /// Fetches keys again and again, for as long as an access policy asks for them.
-async fn keep(slot: Weak<KeySlot>, config: Arc<ClientConfig>, counters: Counters) {
+async fn keep(
+    slot: Weak<KeySlot>,
+    config: Arc<ClientConfig>,
+    (counters, names): (Counters, Names),
+) {
     let mut backoff = Backoff::new(&WAITS, random_seed());
     loop {
         let Some(slot) = slot.upgrade() else {
             return;
         };
-        let fetched = tokio::time::timeout(slot.timeout, fetch(&slot, &config)).await;
+        let fetching = fetch(&slot, &config, names.border());
+        let fetched = tokio::time::timeout(slot.timeout, fetching).await;
         let pause = match fetched.unwrap_or(Err(FetchError::Timeout)) {
             Ok(keys) => {
                 slot.set(keys);
@@ -162,45 +177,118 @@ async fn keep(slot: Weak<KeySlot>, config: Arc<ClientConfig>, counters: Counters
     }
 }
 
-async fn fetch(slot: &KeySlot, config: &Arc<ClientConfig>) -> Result<KeySet, FetchError> {
+async fn fetch(
+    slot: &KeySlot,
+    config: &Arc<ClientConfig>,
+    border: &Border,
+) -> Result<KeySet, FetchError> {
+    let body = get(FetchUrl::of(&slot.url)?, config, None).await?;
     if !slot.is_discovered {
-        let body = get(&slot.url, config).await?;
         return KeySet::read(&body).map_err(FetchError::Keys);
     }
-    let body = get(&slot.url, config).await?;
     let description: serde_json::Value =
         serde_json::from_slice(&body).map_err(|_| FetchError::Answer)?;
     let url = description.get("jwks_uri").and_then(|url| url.as_str());
-    let body = get(url.ok_or(FetchError::Keys("has no jwks_uri"))?, config).await?;
+    let described = FetchUrl::of(url.ok_or(FetchError::Keys("has no jwks_uri"))?)?;
+    let own = FetchUrl::of(&slot.url)?;
+    described.may_follow(&own)?;
+    // The operator has written where the issuer itself is.
+    let border = (!described.is_beside(&own)).then_some(border);
+    let body = get(described, config, border).await?;
     KeySet::read(&body).map_err(FetchError::Keys)
 }
 
-async fn get(url: &str, config: &Arc<ClientConfig>) -> Result<Vec<u8>, FetchError> {
-    let (is_tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
-        (Some(rest), _) => (true, rest),
-        (None, Some(rest)) => (false, rest),
-        (None, None) => return Err(FetchError::Url),
-    };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let (host, port) = split_authority(authority).map_err(|_| FetchError::Url)?;
-    let host = host.trim_matches(['[', ']']);
-    let port = port.unwrap_or(if is_tls { 443 } else { 80 });
-    if url.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        return Err(FetchError::Url);
+/// The parts of a URL.
+struct FetchUrl<'a> {
+    is_tls: bool,
+    authority: &'a str,
+    host: &'a str,
+    port: u16,
+    /// The path and the query.
+    path: &'a str,
+}
+
+impl<'a> FetchUrl<'a> {
+    fn of(url: &'a str) -> Result<Self, FetchError> {
+        let (is_tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
+            (Some(rest), _) => (true, rest),
+            (None, Some(rest)) => (false, rest),
+            (None, None) => return Err(FetchError::Url),
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (host, port) = split_authority(authority).map_err(|_| FetchError::Url)?;
+        if url.bytes().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(FetchError::Url);
+        }
+        Ok(FetchUrl {
+            is_tls,
+            authority,
+            host: host.trim_matches(['[', ']']),
+            port: port.unwrap_or(if is_tls { 443 } else { 80 }),
+            path,
+        })
     }
+
+    /// Whether it may be what another tells of itself.
+    fn may_follow(&self, other: &FetchUrl<'_>) -> Result<(), FetchError> {
+        match other.is_tls && !self.is_tls {
+            true => Err(FetchError::Plain),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether another is at the same port of the same host.
+    fn is_beside(&self, other: &FetchUrl<'_>) -> bool {
+        self.port == other.port && self.host.eq_ignore_ascii_case(other.host)
+    }
+}
+
+/// Asks for what a URL leads to, inside a border where there is one.
+async fn get(
+    target: FetchUrl<'_>,
+    config: &Arc<ClientConfig>,
+    border: Option<&Border>,
+) -> Result<Vec<u8>, FetchError> {
+    let FetchUrl {
+        is_tls,
+        authority,
+        host,
+        port,
+        path,
+    } = target;
     let slash = if path.starts_with('/') { "" } else { "/" };
     let request = format!(
         "GET {slash}{path} HTTP/1.1\r\nhost: {authority}\r\naccept: application/json\r\n\
          connection: close\r\n\r\n"
     );
-    let tcp = TcpStream::connect((host, port)).await?;
+    let tcp = match border {
+        None => TcpStream::connect((host, port)).await?,
+        Some(border) => connect_within(border, host, port).await?,
+    };
     if !is_tls {
         return ask(tcp, &request).await;
     }
     let name = ServerName::try_from(host.to_owned()).map_err(|_| FetchError::Url)?;
     let connector = TlsConnector::from(config.clone());
     ask(connector.connect(name, tcp).await?, &request).await
+}
+
+/// Connects to a host where an endpoint could be.
+async fn connect_within(border: &Border, host: &str, port: u16) -> Result<TcpStream, FetchError> {
+    let mut failure = FetchError::Refused;
+    for address in lookup_host((host, port)).await?.take(ADDRESSES_MAX) {
+        if !border.admits(address) || border.leads_back(address, None) {
+            continue;
+        }
+        match TcpStream::connect(address).await {
+            // A listener may have come meanwhile.
+            Ok(tcp) if border.is_own(address, || tcp.local_addr().ok()) => {}
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => failure = error.into(),
+        }
+    }
+    Err(failure)
 }
 
 async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
@@ -247,11 +335,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use myriad_model::TokenKeys;
+    use myriad_base::metrics::Metrics;
+    use myriad_model::{Extent, Reach, TokenKeys};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    use super::{FetchError, fetch};
+    use super::{FetchError, FetchUrl, fetch};
+    use crate::net::border::{Border, BorderSettings};
     use crate::route::keys::{IssuerKeys, KeySlot};
     use crate::upstream::secure;
 
@@ -270,6 +360,11 @@ mod tests {
         }
     }
 
+    /// A border within which endpoints may be anywhere.
+    fn everywhere() -> Border {
+        Border::new(BorderSettings::default(), &Metrics::new())
+    }
+
     /// Answers connections in turn, and then no more.
     async fn fetched(is_discovered: bool, answers: &[&str]) -> Result<(), FetchError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -286,7 +381,8 @@ mod tests {
         };
         let slot = slot(format!("http://{address}/a?b"), is_discovered);
         let config = secure::trusting().unwrap();
-        let (found, ()) = tokio::join!(fetch(&slot, &config), serving);
+        let border = everywhere();
+        let (found, ()) = tokio::join!(fetch(&slot, &config, &border), serving);
         found.map(|_| ())
     }
 
@@ -322,6 +418,91 @@ mod tests {
         assert!(fetched(true, &["HTTP/1.0 200 OK\r\n\r\n{}"]).await.is_err());
         let config = secure::trusting().unwrap();
         let elsewhere = slot("file:///etc/passwd".to_owned(), false);
-        assert!(fetch(&elsewhere, &config).await.is_err());
+        let fetched = fetch(&elsewhere, &config, &everywhere()).await;
+        assert!(fetched.is_err());
+    }
+
+    /// Answers each connection by a text.
+    async fn serving(listener: TcpListener, answer: String) {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1_024]).await.unwrap() > 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_description_of_an_issuer_leads_no_further_than_endpoints() {
+        let bind = || TcpListener::bind("127.0.0.1:0");
+        let (issuer, keys) = (bind().await.unwrap(), bind().await.unwrap());
+        let (at, beyond) = (issuer.local_addr().unwrap(), keys.local_addr().unwrap());
+        let slot = slot(format!("http://{at}/a"), true);
+        let description = format!("{{\"jwks_uri\":\"http://{beyond}/keys\"}}");
+        let says = |body: &str| format!("HTTP/1.0 200 OK\r\n\r\n{body}");
+        let (issuer, keys) = (
+            serving(issuer, says(&description)),
+            serving(keys, says(KEYS)),
+        );
+        let config = secure::trusting().unwrap();
+        let fetched = |settings: BorderSettings| {
+            let (slot, config) = (slot.clone(), config.clone());
+            async move { fetch(&slot, &config, &Border::new(settings, &Metrics::new())).await }
+        };
+        let here = BorderSettings::default;
+        let elsewhere = BorderSettings {
+            endpoints: Reach {
+                extent: Extent::Elsewhere,
+                ..Reach::default()
+            },
+            ..here()
+        };
+        let own = BorderSettings {
+            own: vec![beyond],
+            ..here()
+        };
+        let all = async {
+            let known = fetched(here()).await;
+            assert!(known.is_ok(), "{known:?}");
+            for border in [elsewhere, own] {
+                let refused = fetched(border).await;
+                assert!(matches!(refused, Err(FetchError::Refused)), "{refused:?}");
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = issuer => {}
+            () = keys => {}
+        }
+    }
+
+    #[test]
+    fn a_url_is_beside_another_by_host_and_port() {
+        let is_beside = |url: &str, other: &str| {
+            let target = |url| FetchUrl::of(url).unwrap();
+            target(url).is_beside(&target(other))
+        };
+        assert!(is_beside(
+            "https://a.example/x",
+            "https://A.example:443/y?z"
+        ));
+        assert!(is_beside("http://[::1]:80/", "http://[::1]"));
+        assert!(!is_beside("https://a.example/", "https://b.example/"));
+        assert!(!is_beside("http://a.example/", "http://a.example:9901/"));
+        for bad in [
+            "file:///etc/passwd",
+            "http://",
+            "http://a b/",
+            "http://u@a/",
+        ] {
+            assert!(matches!(FetchUrl::of(bad), Err(FetchError::Url)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_over_tls_does_not_lead_to_keys_in_plain_text() {
+        let own = FetchUrl::of("https://a.example/").unwrap();
+        let plain = FetchUrl::of("http://a.example:443/keys").unwrap();
+        assert!(matches!(plain.may_follow(&own), Err(FetchError::Plain)));
+        assert!(own.may_follow(&plain).is_ok() && own.may_follow(&own).is_ok());
     }
 }

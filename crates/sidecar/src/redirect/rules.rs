@@ -218,6 +218,10 @@ impl Rules {
         for name in &self.interfaces_excluded {
             rules.push(format!("iifname \"{name}\" accept"));
         }
+        // The kernel refuses these only after they would have been led to the proxy.
+        for loopback in ["ip daddr 127.0.0.0/8", "ip6 daddr ::1"] {
+            rules.push(format!("iifname != \"lo\" {loopback} drop"));
+        }
         rules.extend(of_ports(&self.inbound_ports_excluded, "accept"));
         match &self.inbound_ports {
             Ports::All => rules.push(format!("meta l4proto tcp {inward}")),

@@ -39,7 +39,7 @@ pub fn load(paths: &[PathBuf], limits: &Limits) -> std::io::Result<Loaded> {
     let listing = list(paths, limits);
     let (sender, receiver) = sync_channel::<Vec<Parsed>>(CHUNKS_WAITING_MAX);
     let send = move |chunk| sender.send(chunk).is_ok();
-    loader::start(listing.files, limits, &counters, send)?;
+    loader::start(listing.files.into_iter().collect(), limits, &counters, send)?;
     let (batch, passed) = {
         let mut index = index.write().unwrap_or_else(PoisonError::into_inner);
         let mut session = Session::new(&mut index, limits, &counters);
@@ -105,11 +105,13 @@ fn list(paths: &[PathBuf], limits: &Limits) -> Listing {
         let path: Arc<str> = super::trim_root(text).into();
         match std::fs::metadata(&*path) {
             Ok(metadata) if metadata.is_dir() => {
-                let below = tree::list(&path, &path, limits, &mut |_| Ok(()));
+                let below = tree::list(&path, limits, &mut |_| Ok(true));
                 all.files.extend(below.files);
                 all.troubles.extend(below.troubles);
             }
-            Ok(_) => all.files.push(path),
+            Ok(_) => {
+                all.files.insert(path);
+            }
             Err(error) => {
                 let message = format!("is not readable: {error}");
                 let problem = Problem::new(message, "give the path of a file or directory");
@@ -117,7 +119,5 @@ fn list(paths: &[PathBuf], limits: &Limits) -> Listing {
             }
         }
     }
-    all.files.sort();
-    all.files.dedup();
     all
 }

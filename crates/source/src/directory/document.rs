@@ -6,15 +6,17 @@ mod plain;
 mod tests;
 mod written;
 
+use std::ops::RangeInclusive;
+
 use myriad_api::{Object, ObjectKind};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use self::list::{List, read_items};
+use self::list::{ITEMS_MAX, Item, List, read_items};
 use self::written::Written;
 use super::head::Head;
-use super::problem::Problem;
+use super::problem::{Problem, is_over_budget};
 use super::split::Piece;
 
 /// The first 128 bits of the BLAKE3 hash of a document, or of an item of a list.
@@ -22,10 +24,20 @@ pub(crate) type Hash = [u8; 16];
 
 /// The deepest nesting of lists and mappings that is read.
 const DEPTH_MAX: usize = 48;
-/// The most nodes that are read of one YAML document, aliases expanded.
-const NODES_MAX: usize = 250_000;
-/// The most anchors and aliases of one YAML document; `kubectl` writes none.
-const ALIASES_MAX: usize = 1_000;
+/// The most nodes that a parser of all of YAML reads of one document, aliases expanded. They take
+/// some 200 ms in a build for development; an EndpointSlice of 1,000 endpoints has 26,000.
+const NODES_MAX: usize = 50_000;
+/// The most bytes of the scalars of such a document, aliases expanded: twice those of the longest.
+const SCALAR_BYTES_MAX: usize = 4 << 20;
+/// The most anchors of one YAML document; `kubectl` writes none.
+const ANCHORS_MAX: usize = 256;
+/// The most aliases of one YAML document.
+const ALIASES_MAX: usize = 1_024;
+/// The most events of one YAML document that are kept for its anchors, and those that its aliases
+/// stand for: as many as it has bytes, but within these, so that a short document is cheap.
+const ALIAS_EVENTS: RangeInclusive<usize> = 1_000..=10_000;
+/// The most problems of a document that are kept, as many as there are findings of a file.
+pub(super) const PROBLEMS_MAX: usize = 100;
 
 /// The content of a document.
 #[derive(Debug, PartialEq)]
@@ -38,7 +50,15 @@ pub(crate) enum Outcome {
     One(Object),
     /// The items of a list, each with the hash of its content, what is wrong with others, and the
     /// kinds of those that are not read; or the one problem of a document that cannot be read.
-    Mixed(Vec<(Object, Hash)>, Vec<Problem>, Vec<Passed>),
+    Mixed(Vec<(Object, Hash)>, Problems, Vec<Passed>),
+}
+
+/// The first problems of a document.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Problems {
+    pub(crate) kept: Vec<Problem>,
+    /// How many there are beside.
+    pub(crate) dropped: usize,
 }
 
 /// The kind of an object that is not read here, as it is written.
@@ -102,12 +122,12 @@ pub(crate) fn read_json(piece: &Piece<'_>, bytes_max: usize) -> Outcome {
         Err(problem) => return broken(problem, text),
     };
     match classify(&head) {
-        Class::Known(kind) => match read_json_object(kind, text) {
+        Class::Known(kind) => match read_json_object(kind, text, true) {
             Ok(object) => Outcome::One(object),
             Err(problem) => broken(problem.with_object(head.key(kind)), text),
         },
         Class::List(kind) => match serde_json::from_str::<List<&RawValue>>(text) {
-            Ok(list) => read_items(&list.items, kind, text),
+            Ok(list) => read_list(&list.items, kind, text),
             Err(error) => broken(Problem::from_json(&error, ""), text),
         },
         Class::Near(problem) => broken(*problem, text),
@@ -190,13 +210,10 @@ fn read_yaml_as(head: &Head<'_>, text: &str) -> Outcome {
             Ok(object) => Outcome::One(object),
             Err(problem) => broken(problem.with_object(head.key(kind)), text),
         },
-        Class::List(kind) => {
-            let list = with_yaml(text, |yaml| List::<serde_json::Value>::deserialize(yaml));
-            match list {
-                Ok(list) => read_items(&list.items, kind, text),
-                Err(error) => broken(Problem::from_yaml(&error, ""), text),
-            }
-        }
+        Class::List(kind) => match read_yaml_list(text) {
+            Ok(list) => read_list(&list.items, kind, text),
+            Err(error) => broken(Problem::from_yaml(&error, ""), text),
+        },
         Class::Near(problem) => broken(*problem, text),
         Class::Other => Outcome::Passed(Passed::of(head)),
     }
@@ -209,6 +226,10 @@ fn read_yaml_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
         return Ok(object);
     }
     with_yaml(text, |yaml| Object::deserialize(kind, yaml)).map_err(|error| {
+        if is_over_budget(&error) {
+            // What is dear is read once.
+            return Problem::from_yaml(&error, "");
+        }
         // The path costs time, so it is asked for only now that it is wanted.
         let mut track = serde_path_to_error::Track::new();
         let again = with_yaml(text, |yaml| {
@@ -220,8 +241,33 @@ fn read_yaml_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
     })
 }
 
-fn read_json_object(kind: ObjectKind, text: &str) -> Result<Object, Problem> {
+/// A list in the plain style, or in any other.
+fn read_yaml_list(text: &str) -> Result<List<serde_json::Value>, serde_saphyr::Error> {
+    if let Some(json) = plain::to_json(text)
+        && let Ok(list) = serde_json::from_str(&json)
+    {
+        return Ok(list);
+    }
+    with_yaml(text, |yaml| List::deserialize(yaml))
+}
+
+/// The items of a list, if there are not more than are read.
+fn read_list<T: Item>(items: &[T], kind: Option<ObjectKind>, text: &str) -> Outcome {
+    if items.len() > ITEMS_MAX {
+        let message = format!("has more than {ITEMS_MAX} items, so it is not read");
+        let remedy = "divide the list, for instance into its items with --- between them";
+        return broken(Problem::new(message, remedy).with_field("items"), text);
+    }
+    read_items(items, kind, || may_hold_secret(text))
+}
+
+/// The object in a text of JSON. The path of what is wrong costs another look, so it is asked for
+/// only where it is told.
+fn read_json_object(kind: ObjectKind, text: &str, is_told: bool) -> Result<Object, Problem> {
     Object::from_json(kind, text).map_err(|error| {
+        if !is_told {
+            return Problem::from_json(&error, "");
+        }
         let (error, path) = Object::json_problem(kind, text).unwrap_or((error, String::new()));
         Problem::from_json(&error, &path)
     })
@@ -231,18 +277,21 @@ fn with_yaml<'a, T>(
     text: &'a str,
     read: impl for<'e> FnOnce(serde_saphyr::Deserializer<'a, 'e>) -> Result<T, serde_saphyr::Error>,
 ) -> Result<T, serde_saphyr::Error> {
+    let (least, most) = (*ALIAS_EVENTS.start(), *ALIAS_EVENTS.end());
+    let alias_events = text.len().clamp(least, most);
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
             flow_nesting_limit: DEPTH_MAX,
             max_nodes: NODES_MAX,
+            max_total_scalar_bytes: SCALAR_BYTES_MAX,
             max_aliases: ALIASES_MAX,
-            max_anchors: ALIASES_MAX,
-            max_recorded_anchor_events: NODES_MAX,
+            max_anchors: ANCHORS_MAX,
+            max_recorded_anchor_events: alias_events,
             max_documents: 2,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: NODES_MAX,
+            max_total_replayed_events: alias_events,
             max_replay_stack_depth: 8,
         },
         with_snippet: false,
@@ -256,7 +305,17 @@ fn broken(problem: Problem, text: &str) -> Outcome {
     } else {
         problem
     };
-    Outcome::Mixed(Vec::new(), vec![problem], Vec::new())
+    Outcome::Mixed(Vec::new(), Problems::one(problem), Vec::new())
+}
+
+impl Problems {
+    /// The one problem of a document that cannot be read.
+    pub(crate) fn one(problem: Problem) -> Problems {
+        Problems {
+            kept: vec![problem],
+            dropped: 0,
+        }
+    }
 }
 
 /// Whether the text may hold what must not be quoted. It looks at the text and not at the kind,

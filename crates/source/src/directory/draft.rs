@@ -9,6 +9,7 @@ use super::document::{self, Hash};
 use super::file::{FileState, Stamp};
 use super::parsed::{Content, Known, Parsed, ParsedDocument, Reading, read_piece, take_apart};
 use super::problem::Problem;
+use super::slice::Slice;
 use super::split::Piece;
 use super::{Counters, Limits};
 
@@ -125,24 +126,23 @@ impl Draft {
         self.left.is_empty()
     }
 
-    /// Reads documents until they have so many bytes together, the last one whole. Returns how
-    /// many they have.
-    pub(super) fn read(&mut self, bytes: usize, limits: &Limits, counters: &Counters) -> usize {
-        let mut done = 0;
-        while done < bytes
+    /// Reads documents until the slice is over, the last one whole.
+    pub(super) fn read(&mut self, slice: &mut Slice<'_>, limits: &Limits, counters: &Counters) {
+        while !slice.is_over()
             && let Some(Left { hash, line, what }) = self.left.pop_front()
         {
             let reading = match what {
                 Unread::Known(index) => Reading::Known(index),
                 Unread::Text(text) => {
-                    done += text.len();
                     let piece = Piece { text: &text, line };
                     let read = || read_piece(&self.path, &piece, limits, counters);
-                    match catch_unwind(AssertUnwindSafe(read)) {
+                    let read = catch_unwind(AssertUnwindSafe(read));
+                    slice.take(text.len());
+                    match read {
                         Ok(outcome) => Reading::Fresh(outcome),
                         Err(_) => {
                             *self = Draft::of(self.path.clone(), self.stamp, Content::given_up());
-                            return done;
+                            return;
                         }
                     }
                 }
@@ -153,7 +153,6 @@ impl Draft {
                 reading,
             });
         }
-        done
     }
 
     /// Whether a document that needed no reading would have to be read by what is known now.
@@ -180,12 +179,37 @@ impl Draft {
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
+    use super::super::slice::SLICE_BYTES;
     use super::*;
 
     fn draft(text: &str, known: &Known) -> Draft {
         let state = FileState::Text(Stamp::default(), text.to_owned());
         Draft::new(&"a.yaml".into(), state, known, &Limits::default())
+    }
+
+    /// A slice that time does not end.
+    fn slice(bytes: usize) -> Slice<'static> {
+        Slice::new(bytes, &|| Duration::ZERO)
+    }
+
+    #[test]
+    fn a_slice_ends_by_time_too_and_reads_a_document_at_least() {
+        let (text, limits) = (services(100), Limits::default());
+        let counters = Counters::default();
+        let mut draft = draft(&text, &Known::new());
+        // Each look at the clock is 10 ms later: of a slice it is the third document that is late.
+        let looks = AtomicU64::new(0);
+        let clock = || Duration::from_millis(10 * looks.fetch_add(1, Ordering::Relaxed));
+        for slices in 1..=3 {
+            draft.read(&mut Slice::new(SLICE_BYTES, &clock), &limits, &counters);
+            assert_eq!(counters.documents_parsed.get(), 3 * slices);
+        }
+        let slow = || Duration::from_secs(looks.fetch_add(1, Ordering::Relaxed));
+        draft.read(&mut Slice::new(SLICE_BYTES, &slow), &limits, &counters);
+        assert_eq!(counters.documents_parsed.get(), 10);
     }
 
     /// Services, each a document.
@@ -206,9 +230,9 @@ mod tests {
         let mut slices = 0;
         while !draft.is_read() {
             let before = counters.documents_parsed.get();
-            let bytes = draft.read(500, &limits, &counters);
+            draft.read(&mut slice(500), &limits, &counters);
             let read = counters.documents_parsed.get() - before;
-            assert!(bytes < 600 && read <= 12, "{bytes} bytes, {read} documents");
+            assert!(read <= 12, "{read} documents");
             slices += 1;
         }
         assert!(slices >= 10 && counters.documents_parsed.get() == 100);
@@ -223,11 +247,11 @@ mod tests {
     fn a_document_that_is_not_in_effect_any_more_makes_a_draft_stale() {
         let (text, limits, counters) = (services(2), Limits::default(), Counters::default());
         let mut fresh = draft(&text, &Known::new());
-        fresh.read(usize::MAX, &limits, &counters);
+        fresh.read(&mut slice(usize::MAX), &limits, &counters);
         let hashes: Vec<Hash> = fresh.documents.iter().map(|it| it.hash).collect();
         let known: Known = hashes.iter().copied().zip([7, 8]).collect();
         let mut draft = draft(&text, &known);
-        draft.read(usize::MAX, &limits, &counters);
+        draft.read(&mut slice(usize::MAX), &limits, &counters);
         assert_eq!(counters.documents_parsed.get(), 2);
         assert!(draft.is_read() && !draft.is_stale(&known));
         for known in [vec![7], vec![8, 7]] {

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use myriad_api::{ObjectKey, Place};
@@ -149,12 +150,47 @@ impl Index {
         // Names with a byte below `/` sort between a directory and its entries.
         let from = self
             .paths
-            .range::<str, _>((std::ops::Bound::Included(path), std::ops::Bound::Unbounded));
+            .range::<str, _>((Bound::Included(path), Bound::Unbounded));
         from.map(|(known, _)| known)
             .take_while(|known| known.starts_with(path))
             .filter(|known| ***known == *path || name::is_below(known, path))
             .cloned()
             .collect()
+    }
+
+    /// The known files in a root itself, and the owners of those below it.
+    pub(crate) fn level(&self, root: &Arc<str>) -> (Vec<Arc<str>>, BTreeSet<Arc<str>>) {
+        let (mut files, mut owners) = (Vec::new(), BTreeSet::new());
+        let mut from = root.to_string();
+        loop {
+            let behind = (Bound::Included(&*from), Bound::Unbounded);
+            let next = self.paths.range::<str, _>(behind).next();
+            let Some((path, _)) = next.filter(|(path, _)| path.starts_with(&**root)) else {
+                return (files, owners);
+            };
+            let owner = name::owner(root, path, false);
+            let is_ours = *path == *root || name::is_below(path, root);
+            from.clear();
+            if is_ours && owner != *root {
+                // What is below it sorts between these, as `0` is the byte behind `/`.
+                from.push_str(&owner);
+                from.push('0');
+                owners.insert(owner);
+            } else {
+                from.push_str(path);
+                from.push('\0');
+                files.extend(is_ours.then(|| path.clone()));
+            }
+        }
+    }
+
+    /// How many files are known below a directory, counted up to so many.
+    pub(crate) fn count_below(&self, directory: &Arc<str>, most: usize) -> usize {
+        let below = name::join(directory, "");
+        let from = (Bound::Included(&*below), Bound::Unbounded);
+        let known = self.paths.range::<str, _>(from).map(|(path, _)| path);
+        let known = known.take_while(|path| path.starts_with(&*below));
+        known.take(most).count()
     }
 
     /// How many files are known.

@@ -19,6 +19,7 @@ struct Lane<T> {
 
 impl<T> Lanes<T> {
     /// Whether nobody has one.
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use granit_parser::{Event, Parser};
 use myriad_api::ObjectKey;
+use myriad_api::meta::DEFAULT_NAMESPACE;
 
 /// The deepest nesting that is walked; translation reads nothing deeper.
 const DEPTH_MAX: usize = 48;
@@ -22,7 +23,13 @@ pub(crate) struct FieldLines {
     lines: HashMap<String, u32>,
     /// The items of a list, by their number.
     items: Vec<Item>,
+    /// The numbers of the first items of their identities.
+    numbers: HashMap<Identity, usize>,
 }
+
+/// Kind, namespace and name of an item. Without a kind it is of the one of its list; without a
+/// namespace it stands for objects that have none, whatever is written.
+type Identity = (String, String, String);
 
 /// The identity of an object within a list, as far as it is written.
 #[derive(Debug, Default)]
@@ -92,13 +99,25 @@ impl FieldLines {
                 Position::Key | Position::Nowhere => stack.push(Frame::Key),
             }
         }
+        for (number, item) in found.items.drain(..).enumerate() {
+            for identity in item.identities() {
+                found.numbers.entry(identity).or_insert(number);
+            }
+        }
         found
     }
 
     /// The line of a field, or of the nearest one around it that is written. `object` tells which
     /// item of a list is meant.
     pub(crate) fn find(&self, object: &ObjectKey, field: &str) -> u32 {
-        let item = self.items.iter().position(|item| item.is(object));
+        // A list of one kind may leave it out of its items.
+        let number = |kind: &str| {
+            let (namespace, name) = (object.namespace(), object.name());
+            let identity = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+            self.numbers.get(&identity).copied()
+        };
+        let numbers = [number(object.kind.as_str()), number("")];
+        let item = numbers.into_iter().flatten().min();
         let mut path = match item {
             Some(number) => join_path(&format!("items[{number}]"), field),
             None => field.to_owned(),
@@ -172,18 +191,16 @@ impl FieldLines {
 }
 
 impl Item {
-    fn is(&self, object: &ObjectKey) -> bool {
-        let namespace = self.namespace.as_deref().filter(|text| !text.is_empty());
-        let namespace = namespace.unwrap_or(myriad_api::meta::DEFAULT_NAMESPACE);
-        // A list of one kind may leave it out of its items.
-        let is_kind = self
-            .kind
-            .as_deref()
-            .is_none_or(|kind| kind == object.kind.as_str());
-        let is_namespaced = !object.namespace().is_empty();
-        is_kind
-            && self.name.as_deref() == Some(object.name())
-            && (!is_namespaced || namespace == object.namespace())
+    /// The identities by which an item is found; none without a name.
+    fn identities(self) -> impl Iterator<Item = Identity> {
+        let namespace = self.namespace.filter(|text| !text.is_empty());
+        let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        let kind = self.kind.unwrap_or_default();
+        let identities = self.name.map(|name| {
+            let unplaced = (kind.clone(), String::new(), name.clone());
+            [(kind, namespace, name), unplaced]
+        });
+        identities.into_iter().flatten()
     }
 }
 
@@ -298,5 +315,25 @@ mod tests {
         assert_eq!(find(text, "spec.defaultBackend"), 11);
         assert_eq!(find(text, "spec.rules"), 10);
         assert_eq!(find(text, ""), 6);
+    }
+
+    #[test]
+    fn of_items_of_one_identity_the_first_counts_and_a_kind_or_namespace_may_be_left_out() {
+        let text = "kind: IngressList\nitems:\n- metadata: {name: b, namespace: n}\n- metadata: \
+                    {name: a}\n- metadata: {name: a, namespace: n}\n- kind: Ingress\n  metadata: \
+                    {name: a, namespace: n}\n- kind: IngressClass\n  metadata: {name: a, \
+                    namespace: odd}\n";
+        let found = FieldLines::of(text);
+        for (kind, namespace, line) in [
+            (ObjectKind::Ingress, "n", 5),
+            (ObjectKind::Ingress, "default", 4),
+            (ObjectKind::Ingress, "other", 1),
+            (ObjectKind::Service, "n", 5),
+        ] {
+            let key = ObjectKey::new(kind, namespace, "a");
+            assert_eq!(found.find(&key, ""), line, "{key}");
+        }
+        let class = ObjectKey::new(ObjectKind::IngressClass, "", "b");
+        assert_eq!(found.find(&class, ""), 3);
     }
 }

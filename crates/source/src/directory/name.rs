@@ -42,6 +42,18 @@ pub(crate) fn join(directory: &str, name: &str) -> Arc<str> {
     path.into()
 }
 
+/// The owner of a path: the entry of the root that is a directory and that it lies in, or the root
+/// for its own files.
+pub(crate) fn owner(root: &Arc<str>, path: &str, is_directory: bool) -> Arc<str> {
+    let below = path.strip_prefix(&**root);
+    let below = below.unwrap_or_default().trim_start_matches('/');
+    match below.split_once('/') {
+        Some((first, _)) => join(root, first),
+        None if is_directory && !below.is_empty() => join(root, below),
+        None => root.clone(),
+    }
+}
+
 /// Whether `path` lies below `directory`, at any depth.
 pub(crate) fn is_below(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::document::{self, Hash, Outcome};
+use super::document::{self, Hash, Outcome, Problems};
 use super::file::{FileState, Stamp};
 use super::name;
 use super::problem::Problem;
@@ -93,7 +93,11 @@ impl ParsedDocument {
         ParsedDocument {
             hash: document::hash(text.as_bytes()),
             line: 1,
-            reading: Reading::Fresh(Outcome::Mixed(Vec::new(), vec![problem], Vec::new())),
+            reading: Reading::Fresh(Outcome::Mixed(
+                Vec::new(),
+                Problems::one(problem),
+                Vec::new(),
+            )),
         }
     }
 }

@@ -125,6 +125,14 @@ impl Stated {
                 message: "has a key that stands twice in one mapping".into(),
                 remedy: "remove one of the two, or put `---` between two documents",
             },
+            other if is_over_budget(other) => Stated {
+                missing: None,
+                message: format!(
+                    "is more than is read of one document: {}",
+                    without_place(other)
+                ),
+                remedy: "divide the document, write its aliases out, or write it as JSON",
+            },
             other => Stated {
                 missing: None,
                 message: format!("is not YAML that can be read: {}", without_place(other)),
@@ -204,4 +212,18 @@ fn cut(mut text: String) -> Box<str> {
         text.push_str("...");
     }
     text.into()
+}
+
+/// Whether a document was not read since it is too much, whatever else is wrong with it.
+pub(crate) fn is_over_budget(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error;
+    match error.without_snippet() {
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => true,
+        Error::AliasError { error, .. } => is_over_budget(error),
+        _ => false,
+    }
 }

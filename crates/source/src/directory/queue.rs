@@ -5,7 +5,8 @@
 //! the new one is closed the file is not read: so no half of it is ever in effect.
 //!
 //! Work comes in the order of its events. Where something takes long to read, the work of its
-//! owner behind it waits in a lane of its own ([`Lanes`]), and that of others goes on.
+//! owner behind it waits in a lane of its own ([`Lanes`]), and that of others goes on. So it is
+//! where an owner has very much of it.
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,12 @@ use super::lanes::Lanes;
 use super::name;
 use super::watch::{EntryEvent, Event};
 
+/// The most pieces of work of one owner in a row, while there is more behind them.
+const RUN_MAX: usize = 256;
+
+/// The most pieces of work that go to lanes before one of a lane is done.
+const MOVES_MAX: usize = 1_024;
+
 /// Something to look at. The paths of one piece of work end in one batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -29,8 +36,10 @@ pub(crate) enum Work {
     Links(Arc<str>),
     /// A file that holds what another one let go.
     Rival(Arc<str>),
-    /// The whole tree.
+    /// The whole tree, of which each owner is surveyed for itself.
     Everything,
+    /// An owner, in the survey of the whole tree with this number.
+    Survey(Arc<str>, u64),
 }
 
 /// Facts about the disk that an event does not tell.
@@ -67,6 +76,8 @@ pub(crate) struct Queue {
     /// The number of the piece of work in `ready` that looks at a path; in others it is void.
     waiting: HashMap<Arc<str>, Ticket>,
     last_ticket: Ticket,
+    /// The owner of the last pieces of work from `ready`, and how many there were in a row.
+    run: Option<(Arc<str>, usize)>,
     held: HashMap<Arc<str>, Held>,
     /// Ends of holds, in the order of time; entries that `held` does not confirm are void.
     ends: VecDeque<(Instant, Arc<str>)>,
@@ -90,6 +101,7 @@ impl Queue {
             lanes: Lanes::default(),
             waiting: HashMap::new(),
             last_ticket: 0,
+            run: None,
             held: HashMap::new(),
             ends: VecDeque::new(),
             origins: HashMap::new(),
@@ -145,18 +157,15 @@ impl Queue {
         self.ready.push_back((0, Work::Rival(path)));
     }
 
+    /// Adds an owner to be surveyed, or what was one.
+    pub(crate) fn push_survey(&mut self, owner: Arc<str>, number: u64) {
+        self.ready.push_back((0, Work::Survey(owner, number)));
+    }
+
     /// The owners of a piece of work: for each path the entry of the root that is a directory and
     /// that it lies in, and the root for its own files. All belongs to nobody.
     pub(crate) fn owners(&self, work: &Work) -> Vec<Arc<str>> {
-        let owner = |path: &str, is_directory: bool| {
-            let below = path.strip_prefix(&*self.root);
-            let below = below.unwrap_or_default().trim_start_matches('/');
-            match below.split_once('/') {
-                Some((first, _)) => name::join(&self.root, first),
-                None if is_directory && !below.is_empty() => name::join(&self.root, below),
-                None => self.root.clone(),
-            }
-        };
+        let owner = |path: &str, is_directory| name::owner(&self.root, path, is_directory);
         let mut owners: Vec<Arc<str>> = match work {
             Work::Paths(paths) => {
                 let is_directory = |path: &str| !name::holds_objects(name::last_part(path));
@@ -165,6 +174,7 @@ impl Queue {
             }
             Work::Links(directory) => vec![owner(directory, true)],
             Work::Rival(path) => vec![owner(path, false)],
+            Work::Survey(owner, _) => vec![owner.clone()],
             Work::Everything => Vec::new(),
         };
         owners.sort_unstable();
@@ -213,14 +223,44 @@ impl Queue {
                 }
                 continue;
             }
-            let next = self.ready.pop_front()?;
-            if self.lanes.is_empty() {
-                return Some(next);
+            let mut has_moved = false;
+            for _ in 0..MOVES_MAX {
+                let Some(next) = self.ready.pop_front() else {
+                    break;
+                };
+                let owners = self.owners(&next.1);
+                let mut lanes = owners.iter().filter(|owner| self.lanes.has(owner));
+                match lanes.next().cloned().or_else(|| self.end_run(&owners)) {
+                    Some(owner) => self.lanes.push(&owner, next),
+                    None => return Some(next),
+                }
+                has_moved = true;
             }
-            let mut owners = self.owners(&next.1).into_iter();
-            match owners.find(|owner| self.lanes.has(owner)) {
-                Some(owner) => self.lanes.push(&owner, next),
-                None => return Some(next),
+            if !has_moved {
+                return None;
+            }
+        }
+    }
+
+    /// Counts the pieces of work of one owner that follow each other. Returns the owner if those
+    /// behind are to have a lane, so that others go on.
+    fn end_run(&mut self, owners: &[Arc<str>]) -> Option<Arc<str>> {
+        let [owner] = owners else {
+            self.run = None;
+            return None;
+        };
+        match &mut self.run {
+            Some((last, count)) if *last == *owner => {
+                *count += 1;
+                if *count <= RUN_MAX || self.ready.is_empty() {
+                    return None;
+                }
+                self.run = None;
+                Some(owner.clone())
+            }
+            run => {
+                *run = Some((owner.clone(), 1));
+                None
             }
         }
     }
@@ -297,10 +337,10 @@ impl Queue {
                     None => self.push(path),
                 }
             }
-            EntryEvent::MovedFrom(cookie) if is_ours || facts.knows_directory(&path) => {
+            EntryEvent::MovedFrom(cookie) if is_ours || is_known(&path, facts) => {
                 self.hold(path, Some(cookie), now);
             }
-            EntryEvent::Deleted if is_ours || facts.knows_directory(&path) => {
+            EntryEvent::Deleted if is_ours || is_known(&path, facts) => {
                 self.hold(path, None, now);
             }
             EntryEvent::Attributes if facts.is_troubled(&path) => self.push(path),
@@ -354,4 +394,9 @@ impl Queue {
             self.origins.remove(&cookie);
         }
     }
+}
+
+/// Whether the path is a directory that was listed, or a link to one that has a finding.
+fn is_known(path: &str, facts: &dyn Facts) -> bool {
+    facts.knows_directory(path) || facts.is_troubled(path)
 }

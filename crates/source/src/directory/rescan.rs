@@ -3,30 +3,19 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use super::Directory;
-use super::check::trouble;
+use super::comparison::{Comparison, Seen};
 use super::file::Stamp;
 use super::index::Index;
+use super::job::{Job, Scope};
 use super::name;
-use super::parsed::{Content, Parsed};
 use super::queue::{Facts, Look};
-use super::tree;
+use super::slice::Slice;
+use super::tree::Walk;
 use super::watch::DirectoryWatch;
-
-/// The findings of a look at the disk.
-#[derive(Default)]
-pub(super) struct Seen {
-    /// Files that are to be read.
-    pub(super) dirty: Vec<Arc<str>>,
-    /// Files that are gone. They come last, for their objects may be in others now.
-    pub(super) gone: Vec<Arc<str>>,
-    /// Parts that need no reading: problems of directories, and their ends.
-    pub(super) parsed: Vec<Parsed>,
-    /// Whether all of it took place at one moment, as where a link was swapped.
-    pub(super) is_one_batch: bool,
-}
 
 /// Facts from the disk and from what is known.
 pub(super) struct DiskFacts<'a> {
@@ -37,99 +26,110 @@ pub(super) struct DiskFacts<'a> {
 /// Facts for events that need none.
 pub(super) struct NoFacts;
 
-impl Seen {
-    pub(super) fn extend(&mut self, other: Seen) {
-        self.dirty.extend(other.dirty);
-        self.gone.extend(other.gone);
-        self.parsed.extend(other.parsed);
-        self.is_one_batch |= other.is_one_batch;
-    }
-}
-
 impl Directory {
-    /// Looks at one path, whatever it is now.
-    pub(super) fn examine(&mut self, path: &Arc<str>) -> Seen {
+    /// Looks at one path, whatever it is now. Returns whether it is a directory, which is to be
+    /// walked through.
+    pub(super) fn examine(&mut self, path: &Arc<str>, seen: &mut Seen) -> bool {
         if self.only.as_ref().is_some_and(|only| only != path) {
-            return Seen::default();
+            return false;
         }
         let metadata = fs::metadata(&**path);
-        if metadata.is_ok_and(|metadata| metadata.is_dir()) {
-            let is_link = fs::symlink_metadata(&**path).is_ok_and(|found| found.is_symlink());
-            if !is_link || !tree::is_cycle(&self.root, path) {
-                let mut seen = self.rescan(path);
-                seen.is_one_batch = is_link;
-                return seen;
-            }
+        if self.only.is_none() && metadata.is_ok_and(|metadata| metadata.is_dir()) {
+            seen.is_one_batch |=
+                fs::symlink_metadata(&**path).is_ok_and(|found| found.is_symlink());
+            return true;
         }
-        self.watch.retain(path, &[]);
+        self.watch.retain(path, |_| false);
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let mut dirty = index.files_at(path);
         if dirty.first() != Some(path) && name::holds_objects(name::last_part(path)) {
             dirty.insert(0, path.clone());
         }
-        Seen {
-            dirty,
-            ..Seen::default()
+        seen.dirty.extend(dirty);
+        false
+    }
+
+    /// Walks through the directories of a job, and compares what is there with what is known, until
+    /// the slice is over. Returns whether all has been looked at.
+    pub(super) fn look_around(&mut self, job: &mut Job, slice: &mut Slice<'_>) -> bool {
+        loop {
+            if let Some(comparison) = &mut job.comparison {
+                let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+                if !comparison.step(slice, &index) {
+                    return false;
+                }
+            }
+            if let Some(comparison) = job.comparison.take() {
+                job.seen.extend(comparison.seen);
+            }
+            if let Some(walk) = &mut job.walk {
+                let (start, watch) = (walk.start().clone(), &mut self.watch);
+                if !walk.step(slice, &mut |directory| watch.enter(directory, &start)) {
+                    return false;
+                }
+            }
+            if let Some(walk) = job.walk.take() {
+                job.comparison = Some(self.compare(walk));
+                continue;
+            }
+            let Some(start) = job.starts.pop_front() else {
+                return true;
+            };
+            job.walk = Some(match job.scope {
+                Scope::Everything => Walk::shallow(&self.root, &self.limits),
+                _ => {
+                    let elsewhere = self.watch.count_elsewhere(&start);
+                    Walk::new(&self.root, &start, &self.limits, elsewhere)
+                }
+            });
         }
     }
 
-    /// Lists a directory and all below it. A file is dirty where its stamp differs.
-    pub(super) fn rescan(&mut self, start: &Arc<str>) -> Seen {
-        if let Some(only) = self.only.clone() {
-            return self.rescan_only(only);
+    /// Ends the watches of directories that are gone, and begins to compare files.
+    fn compare(&mut self, walk: Walk) -> Comparison {
+        let (start, is_shallow) = (walk.start().clone(), walk.is_shallow());
+        let listing = walk.into_listing();
+        if !is_shallow {
+            // The watch of a directory that cannot be listed now may show when it can again.
+            let kept = listing.directories.iter().chain(&listing.unlisted);
+            let kept: HashSet<_> = kept.collect();
+            // While the root was walked through, others may have come upon more of it.
+            let is_root = start == self.root;
+            self.watch.retain(&start, |path| {
+                kept.contains(path) || is_root && Path::new(&**path).is_dir()
+            });
         }
-        let watch = &mut self.watch;
-        let mut listing = tree::list(&self.root, start, &self.limits, &mut |directory| {
-            watch.add(directory)
-        });
-        listing.directories.sort();
-        // The watch of a directory that cannot be listed now may show when it can again.
-        let mut kept = listing.directories.clone();
-        kept.extend(listing.unlisted.iter().cloned());
-        kept.sort();
-        watch.retain(start, &kept);
-        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let mut seen = Seen::default();
-        let troubled: HashSet<_> = listing
-            .troubles
-            .iter()
-            .map(|(path, _)| path.clone())
-            .collect();
-        for known in index.files_at(start) {
-            let is_listed = listing.files.binary_search(&known).is_ok();
-            let above = |directory: &Arc<str>| name::is_below(&known, directory);
-            if !is_listed && !troubled.contains(&known) && !listing.unlisted.iter().any(above) {
-                if known == *start || !name::holds_objects(name::last_part(&known)) {
-                    // It stood for the problem of a directory.
-                    let (stamp, content) = (Stamp::default(), Content::Gone);
-                    seen.parsed.push(Parsed {
-                        path: known,
-                        stamp,
-                        content,
-                    });
-                } else {
-                    seen.gone.push(known);
-                }
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
+        let mut known = match is_shallow {
+            false => index.files_at(&start),
+            // Of a root that cannot be listed nothing is known.
+            true if listing.unlisted.contains(&start) => Vec::new(),
+            true => {
+                let (files, owners) = index.level(&self.root);
+                // Those that hold no objects stand for the problems of owners.
+                let is_file =
+                    |path: &Arc<str>| *path == start || name::holds_objects(name::last_part(path));
+                let (files, troubled) = files.into_iter().partition::<Vec<_>, _>(is_file);
+                seen.owners.extend(owners.into_iter().chain(troubled));
+                seen.owners.extend(self.watch.owners().cloned());
+                seen.owners.remove(&start);
+                files
             }
-        }
-        for path in listing.files {
-            let stamp = fs::metadata(&*path)
-                .ok()
-                .map(|metadata| Stamp::of(&metadata));
-            if stamp.is_none() || stamp != index.stamp(&path) {
-                seen.dirty.push(path);
-            }
-        }
-        let troubles = listing.troubles.into_iter();
-        seen.parsed
-            .extend(troubles.map(|(path, problem)| trouble(path, problem)));
-        seen
+        };
+        seen.owners.extend(listing.owners.iter().cloned());
+        known.retain(|known| !listing.owners.contains(known));
+        known.reverse();
+        Comparison::new(start, listing, known, seen)
     }
 }
 
 impl Directory {
     /// Looks at the one file that is read, and watches its directory, which may be another one.
-    fn rescan_only(&mut self, file: Arc<str>) -> Seen {
+    pub(super) fn rescan_only(&mut self) -> Seen {
+        let Some(file) = self.only.clone() else {
+            return Seen::default();
+        };
         let root = self.root.clone();
         if let Err(error) = self.watch.add(&root) {
             tracing::warn!(directory = %root, %error, "is not watched");

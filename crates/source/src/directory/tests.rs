@@ -1,4 +1,5 @@
 mod links;
+mod owners;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -28,11 +29,19 @@ struct World {
 impl World {
     /// Opens `root` below a new directory that `prepare` has filled.
     async fn open(root: &str, prepare: impl FnOnce(&Path)) -> World {
+        World::open_within(root, Limits::default(), prepare).await
+    }
+
+    /// The same within limits. Time does not end slices.
+    async fn open_within(root: &str, limits: Limits, prepare: impl FnOnce(&Path)) -> World {
         let home = tempfile::tempdir().expect("a directory");
         prepare(home.path());
-        let settings = Settings::new(home.path().join(root));
+        let mut settings = Settings::new(home.path().join(root));
+        settings.limits = limits;
+        let mut directory = Directory::open(settings).expect("a served directory");
+        directory.processor_time = Arc::new(|| Duration::ZERO);
         let mut world = World {
-            directory: Directory::open(settings).expect("a served directory"),
+            directory,
             home,
             ports: BTreeMap::new(),
             findings: BTreeMap::new(),

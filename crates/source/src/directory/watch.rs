@@ -15,6 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::name;
+use super::tree::Elsewhere;
 
 /// The most events that are taken at once; the kernel's queue holds as many by default.
 const EVENTS_MAX: usize = 16_384;
@@ -54,6 +55,8 @@ pub(crate) struct DirectoryWatch {
     /// One directory has several paths where links lead to it.
     paths: HashMap<i32, Vec<Arc<str>>>,
     descriptors: BTreeMap<Arc<str>, i32>,
+    /// How many directories of each owner there are.
+    counts: HashMap<Arc<str>, usize>,
     /// Directories outside the tree in which one name decides where the root is.
     anchors: Vec<(i32, Box<str>)>,
     buffer: Box<[MaybeUninit<u8>]>,
@@ -81,6 +84,7 @@ impl DirectoryWatch {
             root: root.clone(),
             paths: HashMap::new(),
             descriptors: BTreeMap::new(),
+            counts: HashMap::new(),
             anchors: Vec::new(),
             buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into(),
         })
@@ -108,6 +112,8 @@ impl DirectoryWatch {
         if self.descriptors.get(directory) != Some(&descriptor) {
             self.detach(directory);
             self.descriptors.insert(directory.clone(), descriptor);
+            let owner = self.owner(directory);
+            *self.counts.entry(owner).or_default() += 1;
             self.paths
                 .entry(descriptor)
                 .or_default()
@@ -116,25 +122,75 @@ impl DirectoryWatch {
         Ok(())
     }
 
+    /// Watches a directory that was found below `start`. Returns whether a link may lead there: not
+    /// where its owner has the same directory outside of `start`.
+    pub(crate) fn enter(&mut self, directory: &Arc<str>, start: &str) -> io::Result<bool> {
+        self.add(directory)?;
+        let descriptor = self.descriptors.get(directory);
+        let paths = descriptor.and_then(|descriptor| self.paths.get(descriptor));
+        let owner = self.owner(directory);
+        let mut others = paths.into_iter().flatten();
+        let is_elsewhere = others.any(|other| {
+            let is_walked = **other == *start || name::is_below(other, start);
+            !is_walked && self.owner(other) == owner
+        });
+        Ok(!is_elsewhere)
+    }
+
+    /// How many directories there are that are neither at a path nor below.
+    pub(crate) fn count_elsewhere(&self, path: &str) -> Elsewhere {
+        let of_owner = self.counts.get(&self.owner(path)).copied();
+        let walked = self.at(path).count();
+        Elsewhere {
+            of_owner: of_owner.unwrap_or_default().saturating_sub(walked),
+            of_all: self.descriptors.len().saturating_sub(walked),
+        }
+    }
+
+    /// The owners of watched directories.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.counts.keys()
+    }
+
     /// Whether the path is a watched directory.
     pub(crate) fn knows(&self, path: &str) -> bool {
         self.descriptors.contains_key(path)
     }
 
-    /// Ends the watches at and below a path that `keep` does not hold, which is sorted.
-    pub(crate) fn retain(&mut self, path: &str, keep: &[Arc<str>]) {
-        let from = (Bound::Included(path), Bound::Unbounded);
+    /// Ends the watches at and below a path that are not to be kept.
+    pub(crate) fn retain(&mut self, path: &str, keep: impl Fn(&Arc<str>) -> bool) {
         let ended: Vec<_> = self
-            .descriptors
-            .range::<str, _>(from)
-            .map(|(known, _)| known)
-            .take_while(|known| known.starts_with(path))
-            .filter(|known| ***known == *path || name::is_below(known, path))
-            .filter(|known| keep.binary_search(known).is_err())
+            .at(path)
+            .filter(|known| !keep(known))
             .cloned()
             .collect();
         for directory in ended {
             self.detach(&directory);
+        }
+    }
+
+    /// The watched directories at and below a path.
+    fn at(&self, path: &str) -> impl Iterator<Item = &Arc<str>> {
+        let from = (Bound::Included(path), Bound::Unbounded);
+        self.descriptors
+            .range::<str, _>(from)
+            .map(|(known, _)| known)
+            .take_while(move |known| known.starts_with(path))
+            .filter(move |known| ***known == *path || name::is_below(known, path))
+    }
+
+    fn owner(&self, directory: &str) -> Arc<str> {
+        name::owner(&self.root, directory, true)
+    }
+
+    /// One directory of an owner is watched no more.
+    fn discount(&mut self, directory: &str) {
+        let owner = self.owner(directory);
+        if let Some(count) = self.counts.get_mut(&owner) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(&owner);
+            }
         }
     }
 
@@ -209,6 +265,7 @@ impl DirectoryWatch {
             for path in self.paths.remove(&raw.descriptor).unwrap_or_default() {
                 if self.descriptors.get(&path) == Some(&raw.descriptor) {
                     self.descriptors.remove(&path);
+                    self.discount(&path);
                 }
             }
             return;
@@ -241,6 +298,7 @@ impl DirectoryWatch {
         let Some(descriptor) = self.descriptors.remove(directory) else {
             return;
         };
+        self.discount(directory);
         let Some(paths) = self.paths.get_mut(&descriptor) else {
             return;
         };

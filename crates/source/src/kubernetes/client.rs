@@ -1,5 +1,7 @@
 //! Requests to the API server: bytes out, bounded bytes or a stream in.
 
+mod reasons;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,21 +59,22 @@ pub enum Access {
     Plain(http::Uri),
 }
 
-/// Why there is no client. The texts name files and fields, never contents.
+/// Why there is no client. The texts say which part is wrong, and never repeat what is written
+/// there: in a kubeconfig that may be a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Neither a kubeconfig nor a service account was found.
-    #[error("no API server was found: {0}")]
-    Infer(#[source] Box<kube::config::InferConfigError>),
+    #[error("no API server was found: this is no Pod with a service account, and {0}")]
+    Infer(String),
     /// The Pod has no service account, or this is no Pod.
     #[error("the service account cannot be used: {0}")]
     InCluster(#[source] Box<kube::config::InClusterError>),
     /// The kubeconfig cannot be read.
     #[error("the kubeconfig cannot be used: {0}")]
-    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    Kubeconfig(String),
     /// The certificates or the identity in it cannot be used.
     #[error("the identity for the API server cannot be used: {0}")]
-    Identity(#[source] Box<kube::Error>),
+    Identity(String),
 }
 
 /// Why a request about one object failed.
@@ -159,7 +162,7 @@ impl Client {
         // Watches are silent for long; who reads an answer sets its timeout itself.
         config.read_timeout = None;
         config.write_timeout = Some(ANSWER_TIMEOUT);
-        let identity = |error| ConnectError::Identity(Box::new(error));
+        let identity = |error| ConnectError::Identity(reasons::of_identity(&error));
         let inner = kube::Client::try_from(config).map_err(identity)?;
         Ok(Client {
             inner,
@@ -406,11 +409,11 @@ fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
 }
 
 async fn read_config(access: &Access) -> Result<kube::Config, ConnectError> {
-    let wrong = |error| ConnectError::Kubeconfig(Box::new(error));
+    let wrong = |error| ConnectError::Kubeconfig(reasons::of_kubeconfig(&error));
     match access {
         Access::Infer => kube::Config::infer()
             .await
-            .map_err(|error| ConnectError::Infer(Box::new(error))),
+            .map_err(|error| ConnectError::Infer(reasons::of_inference(&error))),
         Access::InCluster => {
             kube::Config::incluster().map_err(|error| ConnectError::InCluster(Box::new(error)))
         }
@@ -439,8 +442,12 @@ fn message(body: &[u8]) -> String {
     serde_json::from_slice::<Status>(body).map_or_else(|_| String::new(), |status| status.message)
 }
 
-/// An error with its causes: the outermost text of a client says only that it failed.
-fn describe(error: &dyn std::error::Error) -> String {
+/// An error with its causes: the outermost text of a client says only that it failed. One about
+/// credentials says nothing of them.
+fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(reason) = reasons::of_credentials(error) {
+        return reason;
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -61,12 +61,13 @@ pub(super) fn read_head(kind: ObjectKind, json: &str) -> Result<ObjectHead, Stri
         add(&mut hasher, metadata.generation.map_or("", RawValue::get));
     }
     if kind == ObjectKind::Pod {
-        // Of all that changes in a Pod, where it is reached and whether.
+        // Of all that changes in a Pod, where it is reached and whether; and whether it is another.
         let Ok(Object::Pod(pod)) = Object::from_json(kind, json) else {
             return Err("its fields are not those of a Pod".to_owned());
         };
         let address = pod.address.map(|address| address.to_string());
         add(&mut hasher, &address.unwrap_or_default());
+        add(&mut hasher, pod.uid.as_deref().unwrap_or_default());
         hasher.update(&[u8::from(pod.is_ready)]);
     }
     Ok(ObjectHead {
@@ -429,12 +430,14 @@ mod tests {
 
     #[test]
     fn of_a_pod_its_labels_its_address_and_its_readiness_are_a_change() {
-        const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7",
-            "labels":{"app":"a"}},"spec":{"nodeName":"x"},"status":{"podIP":"10.0.0.1",
-            "phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
+        const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","uid":"u1",
+            "resourceVersion":"7","labels":{"app":"a"}},"spec":{"nodeName":"x"},
+            "status":{"podIP":"10.0.0.1","phase":"Running",
+            "conditions":[{"type":"Ready","status":"True"}]}}"#;
         let hash = |json: &str| read_head(ObjectKind::Pod, json).expect("a head").hash;
         for (from, to, is_change) in [
             ("10.0.0.1", "10.0.0.2", true),
+            ("\"u1\"", "\"u2\"", true),
             ("\"True\"", "\"False\"", true),
             ("\"app\":\"a\"", "\"app\":\"b\"", true),
             ("\"Running\"", "\"Failed\"", true),

@@ -5,9 +5,9 @@
 //! state that the proxy was in, as long as that begins with all of what the last compaction left:
 //! a part of that is a state that never was, and may lack what restricts the rest.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -21,6 +21,11 @@ const RECORD_HEAD_BYTES: u64 = 16;
 /// The most bytes of one record: what a commit may hold, with all its names.
 const RECORD_BYTES_MAX: u32 = 64 << 20;
 const READ_BYTES: usize = 1 << 20;
+/// The longest tail of zeros that is taken for what a crash left, twice what waits to be written.
+/// No more is read to tell: a file of any length takes no time to make.
+pub(super) const ZEROS_MAX: u64 = 128 << 20;
+/// A piece of such a tail.
+const ZEROS: [u8; 4_096] = [0; 4_096];
 /// The file holds private keys.
 const MODE: u32 = 0o600;
 
@@ -36,13 +41,17 @@ pub(super) struct Opened {
 /// Opens or makes the file, reads its records and cuts off a torn tail.
 pub(super) fn open(path: &Path, mut read: impl FnMut(Logged)) -> Result<Opened, LogError> {
     let io = || LogError::io(path);
+    require_file(path).map_err(io())?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.mode(MODE).open(path).map_err(io())?;
+    // It may be another one since.
+    let metadata = file.metadata().map_err(io())?;
+    require_regular(&metadata).map_err(io())?;
     // Who made the file may have been more generous.
     file.set_permissions(Permissions::from_mode(MODE))
         .map_err(io())?;
-    let size = file.metadata().map_err(io())?.len();
+    let size = metadata.len();
     if size < HEAD_BYTES {
         require_beginning_of_head(&mut file, path)?;
         write_head(&mut file, 0).map_err(io())?;
@@ -77,6 +86,31 @@ pub(super) fn open(path: &Path, mut read: impl FnMut(Logged)) -> Result<Opened, 
     })
 }
 
+/// Refuses anything but a regular file at a path, before it is opened: a pipe may hold the reader
+/// for ever, and a device does as it likes. Nothing at all is fine.
+fn require_file(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => require_regular(&metadata),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn require_regular(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    let what = match () {
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    let text = format!("is {what} and no regular file; move it away, and the log is made anew");
+    Err(io::Error::new(ErrorKind::InvalidInput, text))
+}
+
 /// The path of a file beside the log.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -86,6 +120,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// Makes an empty file beside the log, for a compaction to write.
 pub(super) fn create(path: &Path) -> Result<File, LogError> {
+    require_file(path).map_err(LogError::io(path))?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
     let mut file = options.mode(MODE).open(path).map_err(LogError::io(path))?;
@@ -158,6 +193,7 @@ pub(super) struct Records {
 impl Records {
     /// The records up to `end`, and the length after the last compaction.
     pub(super) fn open(path: &Path, end: u64) -> Result<(Records, u64), LogError> {
+        require_file(path).map_err(LogError::io(path))?;
         let file = File::open(path).map_err(LogError::io(path))?;
         let mut reader = BufReader::with_capacity(READ_BYTES, file);
         let mut head = [0; HEAD_BYTES as usize];
@@ -217,12 +253,16 @@ impl Records {
         Ok(Some(logged))
     }
 
+    /// Whether nothing but zeros is left, and no more of them than a crash leaves.
     fn is_rest_zero(&mut self) -> Result<bool, LogError> {
-        let mut piece = [0; 4_096];
+        if self.end.saturating_sub(self.offset) > ZEROS_MAX {
+            return Ok(false);
+        }
+        let mut piece = ZEROS;
         loop {
             let count = fill(&mut self.reader, &mut piece).map_err(self.io())?;
             let (read, _) = piece.split_at(count);
-            if read.iter().any(|byte| *byte != 0) {
+            if !ZEROS.starts_with(read) {
                 return Ok(false);
             }
             if count < piece.len() {

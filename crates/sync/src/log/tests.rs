@@ -1,6 +1,7 @@
 //! Recovery of the log after ends of all kinds.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use myriad_model::{
     Endpoint, Endpoints, Form, Key, Kind, Name, Origin, Position, Resource, Sealer, Value,
 };
 
+use super::file::{Records, ZEROS_MAX};
 use super::{Log, LogCounters, LogError, Logged, Replay};
 
 const KEY: [u8; 32] = [5; 32];
@@ -112,6 +114,56 @@ fn a_tail_torn_at_any_byte_is_cut_off_and_the_log_goes_on() {
         fs::write(&path, &content[..len]).unwrap();
         assert!(open(&path).unwrap().1.is_empty());
     }
+}
+
+#[test]
+fn a_tail_of_zeros_beyond_what_a_crash_leaves_is_not_read_and_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let (commits, _) = three(&path);
+    let whole = fs::metadata(&path).unwrap().len();
+    for (zeros, is_told) in [
+        (1 << 20, false),
+        (ZEROS_MAX, false),
+        (ZEROS_MAX + 1, true),
+        (50 << 30, true),
+    ] {
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(whole + zeros).unwrap();
+        let (mut records, _) = Records::open(&path, whole + zeros).unwrap();
+        for _ in 0..3 {
+            assert!(records.next().unwrap().is_some());
+        }
+        let end = records.next();
+        let is_corrupt = matches!(end, Err(LogError::Corrupt { offset, .. }) if offset == whole);
+        assert_eq!(is_corrupt, is_told, "{zeros}");
+        assert!(is_corrupt || matches!(end, Ok(None)), "{zeros}");
+        assert_eq!(open(&path).unwrap().1, commits, "{zeros}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), whole, "{zeros}");
+    }
+}
+
+#[test]
+fn anything_but_a_file_is_refused_unread_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    // One with a writer, so that who reads it waits for ever.
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    std::os::unix::fs::symlink(pipe, &path).unwrap();
+    let told = |path: &Path| open(path).err().unwrap().to_string();
+    assert!(told(&path).contains("log: is a pipe and no regular file"));
+    let created = super::file::create(&path).err().unwrap().to_string();
+    assert!(created.contains("is a pipe"), "{created}");
+    assert!(Records::open(&path, 100).is_err());
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(told(&path).contains("is a directory"));
+    fs::remove_dir(&path).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(told(&path).contains("is a socket"));
+    fs::remove_file(&path).unwrap();
+    assert!(open(&path).unwrap().1.is_empty());
 }
 
 #[test]

@@ -61,6 +61,10 @@ impl ServerSession {
             }
             self.walk();
         }
+        drop(self.own.take());
+        if self.plan.is_none() {
+            self.share.end_way();
+        }
         Ok(Report::Acked {
             position,
             root,

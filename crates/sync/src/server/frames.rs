@@ -1,6 +1,7 @@
 //! A commit's changes as frames of bounded size. The bytes of resources are shared, not copied.
 
 use std::collections::VecDeque;
+use std::vec;
 
 use bytes::Bytes;
 use myriad_model as model;
@@ -15,39 +16,63 @@ use crate::wire::{
 /// The most bytes that a change takes beside its name and value.
 const OVERHEAD_BYTES: usize = 48;
 
-/// Writes the frames, and returns how many resources are too large. Those go without bytes, so
-/// that the proxy refuses them by name.
-pub(super) fn write(
-    changes: &[model::Change],
-    strangers: &[Stranger],
-    frames: &mut VecDeque<FromServer>,
-) -> u64 {
-    let mut writer = Writer {
-        frames,
-        frame: Changes::default(),
-        bytes: 0,
-    };
-    let mut oversized = 0;
-    for change in changes {
-        match &change.new {
-            Some(new) => oversized += u64::from(!writer.change(new)),
-            None => writer.removal(change.key.kind.number().into(), change.key.name.as_str()),
-        }
-    }
-    for stranger in strangers {
-        writer.stranger(stranger);
-    }
-    writer.flush();
-    oversized
+/// Changes that are written frame by frame, so that what waits to be sent is what it is shared
+/// with, and not a copy of it.
+pub(super) struct Draft {
+    changes: vec::IntoIter<model::Change>,
+    strangers: vec::IntoIter<Stranger>,
+    writer: Writer,
+    oversized: u64,
 }
 
-struct Writer<'a> {
-    frames: &'a mut VecDeque<FromServer>,
+impl Draft {
+    /// These changes, and then these removals.
+    pub(super) fn new(changes: Vec<model::Change>, strangers: Vec<Stranger>) -> Self {
+        Draft {
+            changes: changes.into_iter(),
+            strangers: strangers.into_iter(),
+            writer: Writer::default(),
+            oversized: 0,
+        }
+    }
+
+    /// The next frame; none once everything is written.
+    pub(super) fn next_frame(&mut self) -> Option<FromServer> {
+        while self.writer.frames.is_empty() {
+            if let Some(change) = self.changes.next() {
+                match &change.new {
+                    Some(new) => self.oversized += u64::from(!self.writer.change(new)),
+                    None => {
+                        let kind = change.key.kind.number().into();
+                        self.writer.removal(kind, change.key.name.as_str());
+                    }
+                }
+            } else if let Some(stranger) = self.strangers.next() {
+                self.writer.stranger(&stranger);
+            } else {
+                self.writer.flush();
+                break;
+            }
+        }
+        self.writer.frames.pop_front()
+    }
+
+    /// How many resources were too large so far. Those go without bytes, so that the proxy refuses
+    /// them by name.
+    pub(super) fn oversized(&self) -> u64 {
+        self.oversized
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    /// The frames that are full: one, or all that one resource takes.
+    frames: VecDeque<FromServer>,
     frame: Changes,
     bytes: usize,
 }
 
-impl Writer<'_> {
+impl Writer {
     fn change(&mut self, sealed: &Sealed) -> bool {
         let bytes = encoded(sealed);
         let fits = bytes.len() <= RESOURCE_BYTES_MAX;
@@ -126,5 +151,31 @@ fn encoded(sealed: &Sealed) -> Bytes {
             bytes.into()
         }
         (None, None) => Bytes::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use myriad_model::{COMMIT_RESOURCES_MAX, Form, Snapshot};
+
+    use super::Draft;
+    use crate::tests::pair::World;
+
+    #[test]
+    fn a_frame_is_written_when_it_is_taken() {
+        let mut world = World::new(Form::Encoded);
+        for number in 0..COMMIT_RESOURCES_MAX {
+            world.put(&format!("e{number}"), 1);
+        }
+        let changes: Vec<_> = Snapshot::new().diff(world.snapshot()).collect();
+        let mut draft = Draft::new(changes, Vec::new());
+        assert!(draft.next_frame().is_some());
+        assert!(draft.writer.frames.is_empty(), "no other is written");
+        let left = draft.changes.len();
+        assert!(left > COMMIT_RESOURCES_MAX / 4, "{left} changes are left");
+        assert!(draft.next_frame().is_some());
+        assert!(draft.changes.len() < left);
+        while draft.next_frame().is_some() {}
+        assert_eq!(draft.changes.len(), 0);
     }
 }

@@ -62,8 +62,10 @@ impl ServerSession {
             State::Ahead { ahead, .. } => ahead.deadline(),
             State::Following if self.awaited.is_none() => {
                 let ahead = self.ahead.as_ref().and_then(Ahead::deadline);
-                ahead.into_iter().chain(self.hold.deadline()).min()
+                let held = ahead.into_iter().chain(self.hold.deadline());
+                held.chain(self.way_due).min()
             }
+            State::Walking(_) => self.way_due,
             _ => None,
         };
         let answer = self.waits_since.map(|since| since + self.answer_timeout);
@@ -71,12 +73,14 @@ impl ServerSession {
         own.into_iter().chain(answer).chain(demanded).min()
     }
 
-    /// Whether the proxy has not answered in time, or is one of a Pod that is too far behind: the
-    /// stream is of no use then. To be asked after every frame and every update.
+    /// Whether the proxy has not answered in time, or is one of a Pod that is too far behind, or
+    /// takes long on a way of its own that others wait for: the stream is of no use then. To be
+    /// asked after every frame and every update.
     pub fn is_overdue(&self, now: Instant) -> bool {
         let waits = |since| now.saturating_duration_since(since) >= self.answer_timeout;
         let replaced = self.newest.bytes_replaced();
         let is_behind = !self.share.is_gateway() && self.lag.is_too_far(replaced, now);
+        let is_behind = is_behind || self.share.holds_up_others(now);
         is_behind || self.waits_since.is_some_and(waits)
     }
 }

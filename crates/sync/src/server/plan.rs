@@ -14,6 +14,9 @@ use crate::wire::FRAME_BYTES_MAX;
 /// group together; some 3 MiB.
 const PASS_CHANGES: usize = 1 << 16;
 
+/// The most changes of which a stream may hold some of its own without a place for that.
+pub(super) const SMALL_CHANGES_MAX: usize = 128;
+
 /// A difference that fits into one commit is sorted. A larger one is read once per step of the
 /// order, so that it needs no memory but the two trees, which share what they have in common, and
 /// [`PASS_CHANGES`].
@@ -95,11 +98,14 @@ impl Plan {
         matches!(self.rest, Rest::Short(_))
     }
 
-    /// Whether one frame takes it all.
+    /// Whether it is a few changes, and one frame takes them all.
     pub(super) fn is_small(&self) -> bool {
         let Rest::Short(changes) = &self.rest else {
             return false;
         };
+        if changes.len() > SMALL_CHANGES_MAX {
+            return false;
+        }
         let new = changes.iter().filter_map(|change| change.new.as_ref());
         new.map(|new| new.bytes_encoded()).sum::<usize>() <= FRAME_BYTES_MAX
     }

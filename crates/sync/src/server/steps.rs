@@ -18,7 +18,7 @@ use myriad_base::clock::Instant;
 use myriad_model::{Change, Digest, Position, Snapshot};
 use prost::Message as _;
 
-use super::frames;
+use super::frames::Draft;
 use super::plan::Plan;
 use crate::metrics::ServerCounters;
 use crate::wire::{self, from_server};
@@ -34,6 +34,11 @@ pub(crate) const SHELF_BYTES_MAX: usize = 64 << 20;
 /// hold one of its own. Beyond, it goes a way of its own, on which frames are encoded one by one.
 pub(crate) const VIEW_BYTES_MAX: usize = 96 << 20;
 const LIVE_BYTES_MAX: usize = 256 << 20;
+/// How much more there may be before a namespace has but one stream on a way of its own.
+const WAYS_BYTES_MAX: usize = 64 << 20;
+/// The most that a change takes on a way of its own while it waits to be acknowledged: itself, and
+/// its part of a tree that is shared with nobody.
+const OWN_CHANGE_BYTES: usize = 200;
 /// The most courses of one view that go on at once, and the most of their steps that are kept.
 const COURSES_MAX: usize = 4;
 const COURSE_STEPS_MAX: usize = 64;
@@ -50,7 +55,8 @@ pub struct Steps {
     live: LiveBytes,
 }
 
-/// How many bytes there are in the frames of steps, whoever has them.
+/// How many bytes there are in the frames of steps, whoever has them, and in what streams have yet
+/// to send on ways of their own.
 #[derive(Clone, Default)]
 struct LiveBytes {
     of_view: Arc<AtomicUsize>,
@@ -60,6 +66,12 @@ struct LiveBytes {
 /// Bytes that count for as long as anybody has them.
 struct CountedBytes {
     bytes: Vec<u8>,
+    _count: LiveCount,
+}
+
+/// A number of bytes that count for as long as it lives.
+pub(super) struct LiveCount {
+    bytes: usize,
     live: LiveBytes,
 }
 
@@ -184,6 +196,22 @@ impl Steps {
         Way::Shared(step)
     }
 
+    /// Counts what a commit of so many changes holds on a way of its own.
+    pub(super) fn hold_own(&self, changes: usize) -> LiveCount {
+        self.live.hold(changes * OWN_CHANGE_BYTES)
+    }
+
+    /// Whether there is so much that ways of their own have to be few.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.live.of_all.load(Relaxed) > LIVE_BYTES_MAX + WAYS_BYTES_MAX
+    }
+
+    /// How many bytes count for this view.
+    #[cfg(test)]
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.live.of_view.load(Relaxed)
+    }
+
     /// Keeps a step, and lets those go that are too many then. Returns how many of any view were
     /// let go before their time.
     fn keep(&self, known: &mut VecDeque<Known>, step: &Arc<Step>, now: Instant) -> u64 {
@@ -228,11 +256,20 @@ impl Steps {
 impl LiveBytes {
     /// Counts bytes until the last who has them lets them go.
     fn count(&self, bytes: Vec<u8>) -> Bytes {
+        let count = self.hold(bytes.len());
+        Bytes::from_owner(CountedBytes {
+            bytes,
+            _count: count,
+        })
+    }
+
+    /// Counts so many bytes.
+    fn hold(&self, bytes: usize) -> LiveCount {
         for live in [&self.of_view, &self.of_all] {
-            live.fetch_add(bytes.len(), Relaxed);
+            live.fetch_add(bytes, Relaxed);
         }
         let live = self.clone();
-        Bytes::from_owner(CountedBytes { bytes, live })
+        LiveCount { bytes, live }
     }
 
     fn is_full(&self) -> bool {
@@ -247,10 +284,10 @@ impl AsRef<[u8]> for CountedBytes {
     }
 }
 
-impl Drop for CountedBytes {
+impl Drop for LiveCount {
     fn drop(&mut self) {
         for live in [&self.live.of_view, &self.live.of_all] {
-            live.fetch_sub(self.bytes.len(), Relaxed);
+            live.fetch_sub(self.bytes, Relaxed);
         }
     }
 }
@@ -344,7 +381,7 @@ impl Course {
         (
             Step::new(
                 (from, &self.at),
-                &changes,
+                changes,
                 course,
                 live,
                 (noticed_micros, counters),
@@ -363,32 +400,34 @@ fn leads_to(goal: &Snapshot, (from, to): (&Snapshot, &Snapshot)) -> bool {
 impl Step {
     fn new(
         (from, to): (Digest, &Snapshot),
-        changes: &[Change],
+        changes: Vec<Change>,
         course: Option<(Snapshot, Snapshot)>,
         live: &LiveBytes,
         (noticed_micros, counters): (u64, &ServerCounters),
     ) -> Self {
-        let mut messages = VecDeque::new();
-        let oversized = frames::write(changes, &[], &mut messages);
-        counters.oversized.inc_by(oversized);
-        messages.push_back(wire::from_server(from_server::Body::Commit(wire::Commit {
+        let count = changes.len();
+        let added = changes.iter().filter(|it| it.new.is_some()).count();
+        let mut draft = Draft::new(changes, Vec::new());
+        let mut frames = Vec::new();
+        while let Some(message) = draft.next_frame() {
+            frames.push(live.count(message.encode_to_vec()));
+        }
+        counters.oversized.inc_by(draft.oversized());
+        let commit = wire::from_server(from_server::Body::Commit(wire::Commit {
             position: wire::position_message(to.position()),
             root: wire::digest_bytes(to.digest()),
             confirmed: false,
             noticed_micros,
-        })));
-        let added = changes.iter().filter(|it| it.new.is_some()).count();
+        }));
+        frames.push(live.count(commit.encode_to_vec()));
         Step {
             from,
             to: to.digest(),
             position: to.position().clone(),
             course,
-            frames: messages
-                .iter()
-                .map(|it| live.count(it.encode_to_vec()))
-                .collect(),
+            frames,
             resources: added as u64,
-            removals: (changes.len() - added) as u64,
+            removals: (count - added) as u64,
         }
     }
 

@@ -16,6 +16,9 @@ use crate::wire::{self, Ask, Leaf, Node, Nodes, SessionError};
 
 /// The most nodes asked for in one walk; a tree of as many resources as are supported has fewer.
 const NODES_MAX: usize = 16 << 20;
+/// The most nodes asked for without a place: for each of them the stream has one of its own, of 100
+/// bytes to 1 KiB, that others have in common.
+pub(crate) const SHORT_NODES_MAX: usize = 256;
 /// The bits of a slot that one step of a path stands for.
 const STEP_BITS: usize = 6;
 
@@ -63,6 +66,11 @@ impl Walk {
         let path = |path: &Vec<u8>| Bytes::copy_from_slice(path);
         let paths: Vec<Bytes> = self.asked.iter().map(path).collect();
         (!paths.is_empty()).then_some(Ask { paths })
+    }
+
+    /// Whether it goes on for so long that it needs a place.
+    pub(super) fn is_long(&self) -> bool {
+        self.nodes_asked > SHORT_NODES_MAX && !self.is_waiting() && !self.pending.is_empty()
     }
 
     /// The resources that both ends have, those that only the other has (other names or versions),

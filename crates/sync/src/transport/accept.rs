@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use myriad_base::newcomers::{Newcomer, Newcomers};
 use myriad_base::task;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -11,7 +12,6 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Connection;
 use super::connection::Guest;
-use super::guests::{Guests, Visit};
 use crate::metrics::ServerCounters;
 
 /// How long nothing is accepted after that has failed: out of descriptors, for instance, of which
@@ -29,7 +29,7 @@ pub(super) struct Door {
     pub(super) places: Arc<Semaphore>,
     /// The connections on which nobody has proved who they are, so that many who never do, and
     /// many who return at once, leave room for the streams that there are, and for each other.
-    pub(super) guests: Arc<Guests>,
+    pub(super) newcomers: Arc<Newcomers>,
     /// How long a handshake may take, and then the first request with a token.
     pub(super) greeting_timeout: Duration,
     pub(super) ready: mpsc::Sender<Connection>,
@@ -43,7 +43,7 @@ impl Door {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    let visit = door.guests.enter(peer.ip());
+                    let visit = door.newcomers.enter(peer.ip());
                     let greet = door.clone().greet(stream, visit);
                     drop(task::spawn("sync handshake", greet));
                 }
@@ -55,7 +55,7 @@ impl Door {
         }
     }
 
-    async fn greet(self: Arc<Self>, stream: TcpStream, mut visit: Visit) {
+    async fn greet(self: Arc<Self>, stream: TcpStream, mut visit: Newcomer) {
         if !visit.comes_in().await {
             self.counters.refused.inc();
             return;

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use myriad_base::newcomers::Newcomer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 use tonic::transport::server::Connected;
-
-use super::guests::Visit;
 
 /// How long a connection lives on whose streams have all ended: proxies open none after them.
 const LINGER: Duration = Duration::from_secs(1);
@@ -38,7 +37,7 @@ struct Stay {
     /// Its streams.
     streams: usize,
     /// Its place among those who have proved nothing yet.
-    visit: Option<Visit>,
+    visit: Option<Newcomer>,
     /// Wakes the connection once its last stream has ended.
     waker: Option<Waker>,
 }
@@ -102,7 +101,7 @@ impl Connection {
 
 impl Guest {
     /// Somebody who has a place among those who have proved nothing yet.
-    pub(super) fn of(visit: Visit) -> Self {
+    pub(super) fn of(visit: Newcomer) -> Self {
         Guest(Arc::new(Mutex::new(Stay {
             visit: Some(visit),
             ..Stay::default()
@@ -131,7 +130,7 @@ impl Guest {
 
     /// Waits until the place is for somebody else; for ever for who has none.
     fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
-        let evicted = self.lock().visit.as_ref().map(Visit::evicted);
+        let evicted = self.lock().visit.as_ref().map(Newcomer::evicted);
         async move {
             match evicted {
                 Some(evicted) => evicted.await,

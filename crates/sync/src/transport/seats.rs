@@ -29,7 +29,8 @@ const GATEWAY_PART: usize = 10;
 pub struct Owner {
     /// The namespace that it counts for.
     pub namespace: Arc<str>,
-    /// The Pod that its token is bound to; empty where it is bound to none.
+    /// The Pod that its token is bound to, told from others of the name; empty where it is bound to
+    /// none.
     pub pod: Arc<str>,
     /// Whether it is a gateway's, which the operator has listed.
     pub is_gateway: bool,

@@ -11,6 +11,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use myriad_base::clock::{self, Instant};
 use myriad_base::drain::Drained;
 use myriad_base::hold::{Holds, Loss};
+use myriad_base::newcomers::Newcomers;
 use myriad_base::task;
 use myriad_model::Snapshot;
 use tokio::net::TcpListener;
@@ -24,7 +25,6 @@ use super::connection;
 use super::demanding::Demands;
 pub use super::demanding::Obtain;
 pub use super::event::{Event, Identity};
-use super::guests::Guests;
 use super::late::{self, Late};
 use super::lines::Lines;
 pub use super::seats::Owner;
@@ -198,7 +198,7 @@ impl Server {
         let door = Door {
             tls: self.tls.clone(),
             places: Arc::new(Semaphore::new(places)),
-            guests: Arc::new(Guests::new(self.unauthenticated_max, WAITING_MAX)),
+            newcomers: Arc::new(Newcomers::new(self.unauthenticated_max, WAITING_MAX)),
             greeting_timeout: self.streams.greeting_timeout,
             ready,
             counters: self.streams.counters.clone(),

@@ -23,12 +23,14 @@ mod entries;
 pub(crate) mod facts;
 mod gateway_status;
 mod grants;
+mod guests;
 mod host;
 mod hostname;
 mod judgement;
 mod listener_status;
 pub(crate) mod mesh;
 mod parent;
+mod places;
 mod ports;
 mod reader;
 mod realm;
@@ -48,6 +50,7 @@ pub(crate) use class::translate as translate_class;
 pub(crate) use domain::add as add_domains;
 pub(crate) use entrance::{translate as translate_entrance, translate_listeners};
 pub(crate) use gateway_status::{translate_gateway as translate_gateway_status, translate_set};
+pub(crate) use guests::deeds as deeds_of_guests;
 pub(crate) use host::{
     Entrant, deeds, gather, leave_entered, leave_strangers, oldest_claim, tls_sockets,
 };

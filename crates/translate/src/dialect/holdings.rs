@@ -25,6 +25,9 @@ use crate::view::{VIEW_LABEL_BYTES_MAX, VIEW_LABELS_MAX};
 /// texts take in a list.
 const USER_BYTES: usize = 64;
 
+/// The end of the annotation of an Ingress that has further names of its hosts.
+const ALIASES: &str = "/server-alias";
+
 /// The bytes of an object that is packed which count for nothing. Most take less, and of these
 /// none needs an entry in a ledger that counts towards another bound.
 const FREE_BYTES: u64 = 2 << 10;
@@ -50,6 +53,13 @@ const LABEL_BYTES: u64 = 400;
 
 /// How often the text of such a label stands there.
 const LABEL_COPIES: u64 = 3;
+
+/// The labels of the name of a host that count for nothing. Most have no more.
+const FREE_NAME_LABELS: usize = 8;
+
+/// The bytes that each further one counts for: about what is kept of the wildcard that ends there,
+/// which is read, and claimed by listeners with TLS.
+const NAME_LABEL_BYTES: u64 = 128;
 
 /// An object that is more than its namespace may hold.
 pub(crate) static BEYOND: UnitKind = UnitKind {
@@ -325,6 +335,7 @@ pub(crate) fn hollow(object: &Object, ignored: &BTreeSet<String>) -> Option<(Obj
         Object::Pod(pod) => {
             let rest = Pod {
                 meta: blank(&pod.meta),
+                uid: None,
                 labels: Labels::default(),
                 address: None,
                 account: None,
@@ -369,10 +380,50 @@ fn memory_of(object: &Object) -> u64 {
     };
     match object {
         // They count in routes and endpoints for one, however small they are.
-        Object::Ingress(_) | Object::EndpointSlice(_) | Object::WorkloadEntry(_) => bytes,
+        Object::EndpointSlice(_) | Object::WorkloadEntry(_) => bytes,
+        Object::Ingress(_) => bytes + of_long_names(object),
         Object::Pod(pod) => bytes.max(LEAST_BYTES) + copies_of_labels(pod),
-        _ => bytes.max(LEAST_BYTES) + gateway::weight::status_bytes(object),
+        _ => {
+            let of_api =
+                gateway::weight::status_bytes(object) + gateway::weight::place_bytes(object);
+            bytes.max(LEAST_BYTES) + of_api + of_long_names(object)
+        }
     }
+}
+
+/// The bytes that names of hosts with very many labels count for; none of routes for requests,
+/// which count for their places.
+fn of_long_names(object: &Object) -> u64 {
+    let mut labels = 0;
+    let mut add = |name: &str| {
+        labels += name.split('.').count().saturating_sub(FREE_NAME_LABELS) as u64;
+    };
+    match object {
+        Object::Ingress(ingress) => {
+            let of_tls = ingress.tls.iter().flat_map(|it| it.hosts.iter());
+            let of_rules = ingress.rules.iter().filter_map(|it| it.host.as_ref());
+            of_tls.chain(of_rules).for_each(|name| add(name));
+            let annotations = ingress.meta.annotations.iter();
+            let aliases = annotations.filter(|(key, _)| key.ends_with(ALIASES));
+            let aliases = aliases.flat_map(|(_, value)| value.split(','));
+            aliases.for_each(add);
+        }
+        Object::IstioGateway(gateway) => {
+            let servers = gateway.spec.servers.iter();
+            let names = servers.flat_map(|it| it.hosts.iter());
+            names.for_each(|name| add(name));
+        }
+        Object::VirtualService(service) => {
+            let rules = service.spec.tls.iter();
+            let matches = rules.flat_map(|it| it.matches.iter());
+            let names = matches.flat_map(|it| it.sni_hosts.iter());
+            let names = names.chain(&service.spec.hosts);
+            names.for_each(|name| add(name));
+        }
+        Object::TlsRoute(route) => route.spec.hostnames.iter().for_each(|name| add(name)),
+        _ => gateway::units::listener_names(object).for_each(add),
+    }
+    labels * NAME_LABEL_BYTES
 }
 
 /// The bytes of the copies that the view of a Pod's sidecar has of its labels.

@@ -32,7 +32,6 @@ mod weight;
 use myriad_api::{Finding, Ingress, Object, Severity};
 
 use annotations::Defaults;
-pub(crate) use annotations::owned::tells_of_client;
 pub(crate) use claimant::Claimant;
 pub(crate) use claims::{field_of, hosts};
 pub(crate) use closing::{closing, is_closed};

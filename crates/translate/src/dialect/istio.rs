@@ -38,6 +38,7 @@ mod redirect;
 pub(crate) mod routes;
 mod rule_problem;
 pub(crate) mod scene;
+mod sending;
 mod service_claim;
 mod service_names;
 mod sni;
@@ -58,8 +59,8 @@ use myriad_model::host::Pattern;
 
 pub(crate) use below::inherit;
 pub(crate) use deeds::{
-    End, Ways, of_broader as deeds_of_broader, of_gateway as deeds_of_gateway,
-    of_service as deeds_of_service, services_of,
+    End, Passers, Ways, of_broader as deeds_of_broader, of_gateway as deeds_of_gateway,
+    of_service as deeds_of_service, passers, services_of,
 };
 pub(crate) use domain::{CLOSED, is_there as has_domain};
 pub(crate) use host::{
@@ -222,6 +223,10 @@ fn claim_hosts(
             let finding = unclaimable(key, field, &host, reader.settings());
             output.findings.push(finding);
             continue;
+        }
+        if host.pattern() == Pattern::Any {
+            let finding = below::judge_service(reader, service, (gateways, field.clone()));
+            output.findings.extend(finding);
         }
         let is_covered = |gateway: &Arc<str>| host::is_covered(reader, gateway, &host, own);
         if gateways.iter().any(is_covered) {

@@ -17,6 +17,10 @@ use super::unit::{Unit, UnitId};
 /// The most units of objects that are not put off in one batch since a host has another owner.
 const HURRIED_MAX: usize = 256;
 
+/// The steps of regexes beyond which units wait, some 50 ms of each proxy, which takes no other
+/// commit meanwhile.
+const REGEX_STEPS_MAX: u64 = 1 << 24;
+
 /// The state of one batch while it runs.
 #[derive(Default)]
 pub(super) struct Run {
@@ -141,6 +145,12 @@ fn take(moved: &mut BTreeMap<Unit, BTreeSet<Unit>>, need: &Unit, needer: &Unit) 
 }
 
 impl Run {
+    /// Whether what has changed takes proxies so much to compile that the rest of it waits, whether
+    /// there is time here or not.
+    pub(super) fn is_laden(&self) -> bool {
+        !self.is_whole && self.work.regex_steps >= REGEX_STEPS_MAX
+    }
+
     /// The changes so far in a view.
     pub(super) fn delta_of(&mut self, slot: Slot) -> &mut Delta {
         match slot {

@@ -15,6 +15,7 @@ use std::ops::Bound;
 
 use super::Engine;
 use super::batch::Run;
+use super::rotation::next_after;
 use super::tenancy::Readmitted;
 use super::unit::UnitId;
 use super::units::Record;
@@ -110,19 +111,6 @@ impl Postponed {
     }
 }
 
-/// The namespace whose turn it is after that of another one, among those with lanes that may have
-/// one.
-pub(super) fn next_after<'a, L>(
-    lanes: &'a BTreeMap<Box<str>, L>,
-    last: &str,
-    may_run: &dyn Fn(&str) -> bool,
-) -> Option<&'a str> {
-    let beyond = (Bound::Excluded(last), Bound::Unbounded);
-    let later = lanes.range::<str, _>(beyond);
-    let mut all = later.chain(lanes).map(|(namespace, _)| &**namespace);
-    all.find(|namespace| may_run(namespace))
-}
-
 impl Engine {
     /// Runs some postponed units of a namespace, for as long as there is time after each.
     pub(super) fn run_postponed(
@@ -132,7 +120,7 @@ impl Engine {
         has_time: &mut dyn FnMut() -> bool,
     ) {
         for number in 0..TURN_UNITS {
-            if number > 0 && !has_time() {
+            if number > 0 && (run.is_laden() || !has_time()) {
                 break;
             }
             let Some(id) = self.postponed.pop(namespace) else {

@@ -1,8 +1,8 @@
 //! The room for findings: which units tell theirs about the objects of a namespace, where there are
 //! more than it may have.
 //!
-//! What is found follows from objects and is known once they are translated, so that no bound of
-//! objects says how much it is. The first units tell theirs, as long as their sum is within the
+//! Findings follow from objects and are known once they are translated, so that no bound of
+//! objects says how many they are. The first units tell theirs, as long as their sum is within the
 //! bound, and of the others nothing is kept but that sum. So who tells does not depend on the order
 //! in which they ran; one for which there is room again runs once more.
 

@@ -216,8 +216,8 @@ impl Engine {
 
     /// Runs what is marked until nothing is. Units run in the order of [`Unit`]: what claims hosts
     /// marks them, hosts need certificates and upstreams, and nothing leads back. Once there is no
-    /// time, units that may wait are postponed, where `may_wait` says so, and very many views
-    /// follow one after the other.
+    /// time, or proxies have much to compile, units that may wait are postponed, where `may_wait`
+    /// says so, and very many views follow one after the other.
     pub(super) fn drain(
         &mut self,
         run: &mut Run,
@@ -246,9 +246,10 @@ impl Engine {
             }
             let kind = unit.kind();
             let is_patient = kind.may_wait || pending.is_woken && kind.waits_woken;
-            let waits = may_wait && is_patient && !pending.hurries;
+            let is_laden = run.is_laden();
+            let waits = may_wait && is_patient && (is_laden || !pending.hurries);
             if waits || self.is_wide(&unit, pending.id) {
-                run.is_late = run.is_late || !has_time();
+                run.is_late = run.is_late || is_laden || !has_time();
             }
             if waits && run.is_late {
                 self.postpone(pending.id);

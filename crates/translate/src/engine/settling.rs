@@ -1,6 +1,8 @@
 //! The fate of the output of a unit: its facts, its findings, what it needs, and its resources in
 //! each view that sees them.
 
+use std::collections::BTreeSet;
+
 use myriad_model::{
     Balancer, Endpoints, HashTable, Key, Kind, Name, Resource, Route, Routes, SealedArc, Value,
 };
@@ -14,6 +16,7 @@ use super::sealing::has_parts;
 use super::stakes::Stake;
 use super::stamp::{MAIN_SLOT, Stamp};
 use super::unit::{Unit, UnitId};
+use crate::regex;
 
 impl Engine {
     /// Keeps what a wildcard means to the hosts below it in each view, and lets those run to which
@@ -103,7 +106,8 @@ impl Engine {
         let former = record.outputs();
         reuse_names(record.routes(), &mut resources);
         let (routes, rest) = kept_names(record.unit(), &resources);
-        let (slots, before) = (table_slots(&resources), run.work.resources_changed);
+        let (slots, steps) = (table_slots(&resources), regex_steps(&resources));
+        let before = run.work.resources_changed;
         self.share_parts(&mut resources);
         match stamps {
             None if has_parts(&resources) => {
@@ -124,6 +128,7 @@ impl Engine {
         }
         if run.work.resources_changed > before {
             run.work.table_slots += slots;
+            run.work.regex_steps += steps;
         }
         self.units.set_outputs(id, routes.into(), rest.into());
     }
@@ -196,6 +201,14 @@ fn table_slots(resources: &[(Name, Resource)]) -> u64 {
     });
     // What differs between views is made once by each proxy.
     slots.max().unwrap_or(0)
+}
+
+/// The steps that a proxy takes at most to compile the different regexes of routes among resources.
+fn regex_steps(resources: &[(Name, Resource)]) -> u64 {
+    let routes = resources.iter().flat_map(|(_, it)| it.value.routes());
+    let regexes: BTreeSet<&str> = routes.flat_map(|route| route.regexes()).collect();
+    let steps = regexes.into_iter().map(regex::compile_steps);
+    steps.fold(0, u64::saturating_add)
 }
 
 /// An unchanged route keeps the one allocation of its name that the snapshot shares.

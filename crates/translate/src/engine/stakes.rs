@@ -4,8 +4,11 @@
 //! A unit that reads who has a seat runs again when somebody else does, and one that reads the
 //! count when that is another. Nobody ever walks the claims, so that a seat may have very many. Who
 //! asks whether a claim is among the first ones runs again only where there are about so many.
+//!
+//! There are very many seats, nearly all of which have one claim, and most units make a few claims
+//! to many seats. So all claims lie in one tree, and a unit's equal ones are one in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::unit::UnitId;
@@ -55,12 +58,25 @@ impl Fact for SeatFact {
 }
 
 /// The claims of all units.
-#[derive(Default)]
 pub struct Stakes {
-    by_unit: HashMap<UnitId, Box<[Stake]>>,
-    /// The claims to each seat, and how many units make each.
-    seats: HashMap<u64, BTreeMap<StakeClaim, u32>>,
+    by_unit: HashMap<UnitId, Box<[KeptStake]>>,
+    /// How many units make each claim. Those to a seat lie together, in their order.
+    claims: BTreeMap<KeptStake, u32>,
+    /// How many claims there are to each seat that has several.
+    crowds: BTreeMap<u64, usize>,
+    /// The least of all claims: those to a seat begin there.
+    least: Arc<StakeClaim>,
 }
+
+/// A claim of a unit to a seat, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct KeptStake {
+    seat: u64,
+    claim: Arc<StakeClaim>,
+}
+
+/// A tenant may have a million of them.
+const _: () = assert!(size_of::<KeptStake>() <= 16);
 
 /// The difference at a seat after the claims of a unit have changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,30 +88,54 @@ struct SeatChange {
     is_crowd: bool,
 }
 
+impl Default for Stakes {
+    fn default() -> Self {
+        let least = StakeClaim {
+            order: 0,
+            created: i64::MIN,
+            id: Arc::default(),
+            value: 0,
+        };
+        Stakes {
+            by_unit: HashMap::new(),
+            claims: BTreeMap::new(),
+            crowds: BTreeMap::new(),
+            least: Arc::new(least),
+        }
+    }
+}
+
 impl Stakes {
     /// The claim that has a seat.
     pub(super) fn first(&self, seat: u64) -> Option<&StakeClaim> {
-        let (first, _) = self.seats.get(&seat)?.first_key_value()?;
-        Some(first)
+        self.all(seat).next()
     }
 
     /// How many claims to a seat there are.
     pub(super) fn count(&self, seat: u64) -> usize {
-        self.seats.get(&seat).map_or(0, BTreeMap::len)
+        let crowd = self.crowds.get(&seat).copied();
+        crowd.unwrap_or_else(|| usize::from(self.first(seat).is_some()))
     }
 
     /// The claims to a seat, in their order.
     pub(super) fn all(&self, seat: u64) -> impl Iterator<Item = &StakeClaim> {
-        self.seats.get(&seat).into_iter().flat_map(BTreeMap::keys)
+        let from = KeptStake {
+            seat,
+            claim: self.least.clone(),
+        };
+        let claims = self.claims.range(from..).map(|(stake, _)| stake);
+        let claims = claims.take_while(move |stake| stake.seat == seat);
+        claims.map(|stake| &*stake.claim)
     }
 
     /// The claims of a unit to a seat, in their order.
-    pub(super) fn of_unit(&self, unit: UnitId, seat: u64) -> &[Stake] {
+    pub(super) fn of_unit(&self, unit: UnitId, seat: u64) -> impl Iterator<Item = &StakeClaim> {
         let all = self.by_unit.get(&unit).map(|all| &**all);
         let all = all.unwrap_or_default();
         let from = all.partition_point(|it| it.seat < seat);
         let to = all.partition_point(|it| it.seat <= seat);
-        all.get(from..to).unwrap_or_default()
+        let own = all.get(from..to).unwrap_or_default();
+        own.iter().map(|stake| &*stake.claim)
     }
 
     /// Whether a claim is, or would be, among so many first ones to a seat.
@@ -127,7 +167,8 @@ impl Stakes {
         stakes.sort_unstable();
         stakes.dedup();
         let former = self.by_unit.remove(&unit).unwrap_or_default();
-        let is_in = |all: &[Stake], stake: &Stake| all.binary_search(stake).is_ok();
+        let stakes = shared(stakes, &former);
+        let is_in = |all: &[KeptStake], stake: &KeptStake| all.binary_search(stake).is_ok();
         let mut before: BTreeMap<u64, (Option<StakeClaim>, usize, bool)> = BTreeMap::new();
         for stake in former.iter().filter(|stake| !is_in(&stakes, stake)) {
             let state = (
@@ -144,14 +185,11 @@ impl Stakes {
                 self.count(stake.seat),
                 false,
             );
-            let claims = self.seats.entry(stake.seat).or_default();
-            let uses = claims.entry(stake.claim.clone()).or_default();
-            *uses += 1;
-            let is_new = *uses == 1;
+            let is_new = self.add(stake);
             before.entry(stake.seat).or_insert(state).2 |= is_new;
         }
         if !stakes.is_empty() {
-            self.by_unit.insert(unit, stakes.into());
+            self.by_unit.insert(unit, stakes);
         }
         let changes = before.into_iter();
         let changes = changes.map(|(seat, (first, count, is_other))| SeatChange {
@@ -164,28 +202,60 @@ impl Stakes {
         changes.collect()
     }
 
-    /// Takes a claim back, and says whether nobody makes it any more.
-    fn withdraw(&mut self, stake: &Stake) -> bool {
-        let Some(claims) = self.seats.get_mut(&stake.seat) else {
+    /// Adds a claim, and says whether nobody made it before.
+    fn add(&mut self, stake: &KeptStake) -> bool {
+        if let Some(uses) = self.claims.get_mut(stake) {
+            *uses += 1;
             return false;
-        };
-        let Some(uses) = claims.get_mut(&stake.claim) else {
+        }
+        let count = self.count(stake.seat) + 1;
+        if count > 1 {
+            self.crowds.insert(stake.seat, count);
+        }
+        self.claims.insert(stake.clone(), 1);
+        true
+    }
+
+    /// Takes a claim back, and says whether nobody makes it any more.
+    fn withdraw(&mut self, stake: &KeptStake) -> bool {
+        let Some(uses) = self.claims.get_mut(stake) else {
             return false;
         };
         *uses -= 1;
         if *uses > 0 {
             return false;
         }
-        claims.remove(&stake.claim);
-        if claims.is_empty() {
-            self.seats.remove(&stake.seat);
+        self.claims.remove(stake);
+        if let Some(count) = self.crowds.get_mut(&stake.seat) {
+            *count -= 1;
+            if *count < 2 {
+                self.crowds.remove(&stake.seat);
+            }
         }
         true
     }
 }
 
+/// The claims of a unit as they are kept: equal ones are one, with those that it had before.
+fn shared(stakes: Vec<Stake>, former: &[KeptStake]) -> Box<[KeptStake]> {
+    let former = former.iter().map(|stake| stake.claim.clone());
+    let mut known: BTreeSet<Arc<StakeClaim>> = former.collect();
+    let stakes = stakes.into_iter().map(|Stake { seat, claim }| {
+        let same = known.get(&claim).cloned();
+        let claim = same.unwrap_or_else(|| {
+            let claim = Arc::new(claim);
+            known.insert(claim.clone());
+            claim
+        });
+        KeptStake { seat, claim }
+    });
+    stakes.collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::{CROWD_MIN, SeatChange, Stake, StakeClaim, Stakes};
 
     fn stake(seat: u64, order: u8, created: i64) -> Stake {
@@ -259,6 +329,61 @@ mod tests {
         assert_eq!(changes(stakes.replace(3, Vec::new())), [(7, true, true)]);
         assert_eq!(changes(stakes.replace(2, Vec::new())), [(7, true, true)]);
         assert_eq!((stakes.first(7), stakes.count(8)), (None, 0));
-        assert!(stakes.seats.is_empty() && stakes.by_unit.is_empty());
+        assert!(stakes.claims.is_empty() && stakes.by_unit.is_empty());
+    }
+
+    #[test]
+    fn a_seat_may_have_one_claim_and_several_and_one_again() {
+        let mut stakes = Stakes::default();
+        let created = |stakes: &Stakes, seat: u64| -> Vec<i64> {
+            let all: Vec<i64> = stakes.all(seat).map(|it| it.created).collect();
+            assert_eq!(stakes.count(seat), all.len());
+            assert_eq!(
+                stakes.first(seat).map(|it| it.created),
+                all.first().copied()
+            );
+            all
+        };
+        // Seats beside it have claims of their own, also the least that there may be.
+        stakes.replace(9, vec![stake(6, 255, i64::MAX), stake(8, 0, i64::MIN)]);
+        for round in 0..3 {
+            assert_eq!(created(&stakes, 7), [0_i64; 0], "{round}");
+            stakes.replace(1, vec![stake(7, 0, 5)]);
+            assert_eq!(created(&stakes, 7), [5]);
+            stakes.replace(2, vec![stake(7, 0, 4), stake(7, 0, 6)]);
+            stakes.replace(3, vec![stake(7, 0, 5), stake(7, 0, i64::MIN)]);
+            assert_eq!(created(&stakes, 7), [i64::MIN, 4, 5, 6]);
+            let of_two: Vec<i64> = stakes.of_unit(2, 7).map(|it| it.created).collect();
+            assert_eq!(of_two, [4, 6]);
+            assert_eq!(stakes.of_unit(2, 8).count(), 0);
+            stakes.replace(2, Vec::new());
+            stakes.replace(3, vec![stake(7, 0, 5)]);
+            // Two units make the one that is left.
+            assert_eq!(created(&stakes, 7), [5]);
+            assert!(stakes.crowds.is_empty());
+            stakes.replace(1, Vec::new());
+            assert_eq!(created(&stakes, 7), [5]);
+            stakes.replace(3, Vec::new());
+        }
+        assert_eq!(
+            (created(&stakes, 6).len(), created(&stakes, 8).len()),
+            (1, 1)
+        );
+        stakes.replace(9, Vec::new());
+        assert!(stakes.claims.is_empty() && stakes.by_unit.is_empty());
+    }
+
+    #[test]
+    fn a_claim_of_a_unit_to_many_seats_is_kept_once() {
+        let mut stakes = Stakes::default();
+        let all = |count: u64| (0..count).map(|seat| stake(seat, 0, 5)).collect::<Vec<_>>();
+        stakes.replace(1, all(100));
+        let claim = stakes.by_unit[&1][0].claim.clone();
+        // The unit, the tree and this.
+        assert_eq!(Arc::strong_count(&claim), 2 * 100 + 1);
+        stakes.replace(1, all(120));
+        assert_eq!(Arc::strong_count(&claim), 2 * 120 + 1);
+        stakes.replace(1, all(3));
+        assert_eq!(Arc::strong_count(&claim), 2 * 3 + 1);
     }
 }

@@ -10,7 +10,7 @@ use myriad_api::{self as api, ObjectKey};
 
 use super::Engine;
 use super::batch::Run;
-use super::postponed::next_after;
+use super::rotation::next_after;
 use super::unit::{Unit, UnitId, namespace_of};
 use super::units::Record;
 use crate::settings::Tenants;
@@ -127,6 +127,7 @@ impl Engine {
         self.allowances.forget_rows(&quotas);
         let lists = |namespace: &str| tenants.lists_differ(&former, namespace);
         self.claim_ports_again(&lists);
+        self.let_in_again(&lists);
         let is_concerned = |namespace: &str| quotas(namespace) || lists(namespace);
         let units = self.units.iter_ids();
         let concerned = units.filter(|(id, record)| self.concerns(*id, record, &is_concerned));
@@ -141,6 +142,28 @@ impl Engine {
                 self.mark(id, true, &mut run);
             }
             self.run = run;
+        }
+    }
+
+    /// Lets all run that finds objects of some namespaces where others let those in, for hosts that
+    /// they do not claim: such as a rule for a wildcard, on a narrower one of a Gateway.
+    fn let_in_again(&mut self, is_of: &dyn Fn(&str) -> bool) {
+        let units = self.units.iter().map(Record::unit);
+        let units = units.filter(|unit| unit.kind().is_let_in);
+        let keys = units.filter_map(Unit::object_key);
+        let mut facts = BTreeSet::new();
+        for key in keys.filter(|key| is_of(key.namespace())) {
+            if let Some(object) = self.objects.get(&self.hasher, key.kind, key.id()) {
+                (self.rules.found_under)(&self.hasher, &object, &mut |fact| {
+                    facts.insert(fact);
+                });
+            }
+        }
+        for fact in facts {
+            for id in self.units.readers(fact) {
+                self.memories.touch(id, fact);
+                self.postpone(id);
+            }
         }
     }
 

@@ -314,13 +314,13 @@ impl Engine {
             let from = claims.partition_point(|it| it.seat < seat);
             let to = claims.partition_point(|it| it.seat <= seat);
             let own = claims.get(from..to).unwrap_or_default();
-            let before = self.stakes.of_unit(id, seat);
-            if own.iter().copied().eq(before) {
+            let before = || self.stakes.of_unit(id, seat);
+            if own.iter().map(|stake| &stake.claim).eq(before()) {
                 continue;
             }
             let entered = run.entered.entry(seat);
             let entered = entered.or_insert_with(|| EnteredBefore::of(host, &self.stakes, seat));
-            let had = || oldest(before.iter().map(|stake| &stake.claim));
+            let had = || oldest(before());
             entered.units.entry(unit.clone()).or_insert_with(had);
             let since = self.woken_since(unit, (seat, &*entered), own);
             let is_older = !since.is_empty() && !run.newcomers.contains(&key);
@@ -483,8 +483,7 @@ impl Engine {
     /// since later.
     fn lost(&self, unit: &Unit, seat: u64, had: &Had) -> Had {
         let id = self.units.find(&self.hasher, unit);
-        let now = id.map(|id| self.stakes.of_unit(id, seat));
-        let has = oldest(now.unwrap_or_default().iter().map(|stake| &stake.claim));
+        let has = oldest(id.into_iter().flat_map(|id| self.stakes.of_unit(id, seat)));
         let mut lost = had.clone();
         lost.retain(|by, since| has.get(by).is_none_or(|it| it > since));
         lost

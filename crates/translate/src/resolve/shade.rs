@@ -25,6 +25,9 @@ pub(crate) struct Shade {
     /// The claim of whose the wildcard is, where the certificate that is shown is neither their own
     /// nor lent to them.
     pub borrower: Option<Claim>,
+    /// Whether it is what routes, or rules for TLS, of a namespace do at a listener of another one,
+    /// beside what the listener itself does there.
+    pub is_of_guest: bool,
 }
 
 /// Namespaces as objects list them, of which one may be [`EVERYBODY`]. Copies share them.

@@ -52,7 +52,7 @@ pub enum Holding {
     HashSlots,
     /// Bytes of memory that objects of Istio's API take, which are kept as they were read, and
     /// those of other kinds beyond what each may take for nothing. Services, ConfigMaps and Pods
-    /// count for some, however small they are.
+    /// count for some, however small they are, and routes of Gateway API for their places.
     ObjectBytes,
     /// Hosts of Ingresses, of Gateways' servers and of VirtualServices, once for each object that
     /// names one.

@@ -418,6 +418,7 @@ impl<'a> In<'a> {
     fn pod(&mut self, meta: Meta) -> Option<Pod> {
         Some(Pod {
             meta,
+            uid: None,
             is_ready: self.number()? != 0,
             address: self.address()?,
             account: self.option(Self::text)?,

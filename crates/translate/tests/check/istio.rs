@@ -8,8 +8,10 @@ use proptest::sample::select;
 
 use crate::world;
 
+mod guests;
 mod hosts;
 mod mesh;
+mod others;
 
 /// A Gateway, a VirtualService, a policy, or what says where hosts are.
 pub(crate) fn object() -> impl Strategy<Value = Object> {

@@ -1,5 +1,7 @@
 //! An object that others refer to changes at the cost of its own namespace alone.
 
+use std::fmt::Write as _;
+
 use myriad_api::{Change, ObjectKey, ObjectKind};
 use myriad_translate::{Engine, Outcome, Settings};
 
@@ -286,4 +288,61 @@ fn a_whole_batch_leaves_nothing() {
     let left = 2 * HOSTS as u64 - WOKEN_MAX;
     assert!(outcome.work.units_translated >= left);
     assert!(!engine.has_postponed());
+}
+
+/// The steps of compiling regexes that proxies are led to at once, beyond which hosts wait.
+const REGEX_STEPS_MAX: u64 = 1 << 24;
+
+/// A Gateway, and a VirtualService of 200 regexes that are dear to compile for each of so many
+/// hosts.
+fn of_regexes(hosts: usize) -> Vec<Change> {
+    let mut text =
+        "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {namespace: dear, \
+                    name: g}\nspec:\n  selector: {istio: ingressgateway}\n  servers:\n  - port: \
+                    {number: 80, name: http, protocol: HTTP}\n    hosts: ['*.dear.test']\n"
+            .to_owned();
+    let dear = "(?:a?b?)*|".repeat(20);
+    for host in 0..hosts {
+        write!(
+            text,
+            "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: \
+             {{namespace: dear, name: v{host}}}\nspec:\n  gateways: [g]\n  hosts: \
+             [h{host}.dear.test]\n  http:\n  - route: [{{destination: {{host: web, port: \
+             {{number: 80}}}}}}]\n    match:\n"
+        )
+        .unwrap();
+        for number in 0..200 {
+            writeln!(
+                text,
+                "    - uri: {{regex: \"/{host}/{number}/(?:{dear})\"}}"
+            )
+            .unwrap();
+        }
+    }
+    world::changes(&text)
+}
+
+#[test]
+fn hosts_of_regexes_that_are_dear_to_compile_follow_in_slices() {
+    let mut engine = world::engine(Settings::default());
+    engine.apply(Vec::new(), world::NOW);
+    let first = apply_taken_in(&mut engine, of_regexes(5)).work.regex_steps;
+    assert!(first >= REGEX_STEPS_MAX && engine.has_postponed());
+    let mut slices = vec![first];
+    while let Some((namespace, outcome)) = engine.work_off(world::NOW, &mut || true, &|_| true) {
+        assert_eq!(&*namespace, "dear");
+        slices.push(outcome.work.regex_steps);
+    }
+    let mut whole = world::engine(Settings::default());
+    whole.apply(of_regexes(5), world::NOW);
+    assert_eq!(engine.snapshot().digest(), whole.snapshot().digest());
+    // Each regex takes at most what its table may, its text and its instructions.
+    let of_host = 200 * (32_768 + 18_000);
+    let most = slices.iter().max().copied();
+    assert!(most.unwrap_or_default() < REGEX_STEPS_MAX + of_host);
+    let all: u64 = slices.iter().sum();
+    assert!((5 * 200 * 32_768..=5 * of_host).contains(&all), "{all}");
+    // Nothing else leads to any.
+    let work = apply_taken_in(&mut engine, service()).work;
+    assert_eq!(work.regex_steps, 0);
 }

@@ -64,10 +64,10 @@ fn what_is_told_is_the_same_from_scratch_and_in_any_order() {
     assert!(left_out.get() > 0, "there is room for all");
 }
 
-/// What is said of a namespace about which more is found than is told.
+/// The finding of a namespace about which more is found than is told.
 const LEFT_OUT: &str = "has findings that are not told";
 
-/// What is said of a Gateway that is not there.
+/// The finding about a Gateway that is not there.
 const MISSING: &str = "which is not there or not for this workload";
 
 /// VirtualServices of a namespace that name 64 Gateways each which are not there.

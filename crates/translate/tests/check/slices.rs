@@ -93,6 +93,7 @@ fn pod(number: u16, labels: &[(&str, &str)]) -> Object {
     let labels = labels.map(|(name, value)| (Box::from(*name), Box::from(*value)));
     Object::Pod(Arc::new(Pod {
         meta: Meta::new(key),
+        uid: None,
         labels: labels.collect(),
         address: None,
         account: Some("shop".into()),

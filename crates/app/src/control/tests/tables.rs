@@ -1,4 +1,5 @@
-//! Hash tables that proxies make: who changes them waits for what they take, and nobody else does.
+//! Hash tables that proxies make, and regexes that they compile: who changes them waits for what
+//! they take, and nobody else does.
 
 use myriad_api::{Batch, ObjectKind};
 use myriad_base::clock;
@@ -129,4 +130,55 @@ async fn who_changes_many_large_tables_at_once_waits_for_what_they_take_proxies(
         !names.is_empty() && names.iter().all(|it| *it == "good"),
         "{names:?}"
     );
+}
+
+/// A Gateway, and hosts with 200 regexes each, which take 30 ms to compile.
+fn of_regexes(hosts: usize) -> Event {
+    let server = json!({
+        "port": {"number": 80, "name": "http", "protocol": "HTTP"},
+        "hosts": ["*.evil.test"]
+    });
+    let gateway = json!({"selector": {"istio": "ingressgateway"}, "servers": [server]});
+    let dear = "(?:a?b?)*|".repeat(20);
+    let service = |host: usize| {
+        let regex = |number: usize| format!("/{host}/{number}/(?:{dear})");
+        let matches = (0..200).map(|number| json!({"uri": {"regex": regex(number)}}));
+        let spec = json!({
+            "hosts": [format!("h{host}.evil.test")],
+            "gateways": ["edge"],
+            "http": [{
+                "match": matches.collect::<Vec<Value>>(),
+                "route": [{"destination": {"host": "web", "port": {"number": 80}}}]
+            }]
+        });
+        let service = istio("VirtualService", &format!("v{host}"), &spec);
+        change(ObjectKind::VirtualService, service)
+    };
+    let gateway = change(ObjectKind::IstioGateway, istio("Gateway", "edge", &gateway));
+    Event::Changed(Batch {
+        changes: (0..hosts).map(service).chain([gateway]).collect(),
+        synced: true,
+        ..Batch::default()
+    })
+}
+
+#[tokio::test]
+async fn who_changes_many_regexes_waits_for_what_compiling_them_takes_proxies() {
+    let (mut control, _recorder, _inbox) = control(Vec::new());
+    let step = |control: &mut Control<Recorder>, event: Event| {
+        assert!(control.take(event));
+        control.translate_cut();
+    };
+    let waits = |control: &Control<Recorder>| {
+        let until = control.queue.deferred_until("evil", clock::now());
+        until.is_some()
+    };
+    step(&mut control, first());
+    step(&mut control, batch("good", 0..1, 2));
+    assert!(!waits(&control));
+    step(&mut control, of_regexes(12));
+    // As much as makes others wait for a moment, and then its own.
+    while control.translate_postponed() {}
+    assert!(waits(&control));
+    assert!(control.engine.has_postponed());
 }

@@ -1,7 +1,9 @@
 //! The turns of requests before they are planned, and what they are charged; see
 //! [`crate::admission::planning`].
 
-use crate::admission::planning::{Asker, CHARGED_STEPS, COSTLY_STEPS, odd_path_steps, read_steps};
+use crate::admission::planning::{
+    Asker, CHARGED_STEPS, COSTLY_STEPS, NO_NAMESPACE, odd_path_steps, read_steps,
+};
 use crate::codec::head::Head;
 use crate::failure::FailureKind;
 use crate::http::worker::Worker;
@@ -15,7 +17,8 @@ use crate::route::tables::Tables;
 pub(super) enum Unplanned {
     /// It is refused.
     Failed(FailureKind),
-    /// The namespace of this hash, which serves its host, has had its turn.
+    /// The namespace of this hash, which serves its host, has had its turn; or hosts that nobody
+    /// serves have.
     Crowded(u64),
 }
 
@@ -69,7 +72,7 @@ impl PlanCost {
 /// Lets a request be planned.
 ///
 /// # Errors
-/// The namespace that serves its host has had its turn.
+/// The namespace that serves its host has had its turn; so have hosts that nobody serves.
 pub(super) fn admit(
     worker: &Worker,
     tables: &Tables,
@@ -81,9 +84,8 @@ pub(super) fn admit(
     if turns.admits_any_namespace() {
         return Ok(());
     }
-    let Some(namespace) = tables.namespace_of(&visit.listener, host) else {
-        return Ok(());
-    };
+    let namespace = tables.namespace_of(&visit.listener, host);
+    let namespace = namespace.unwrap_or(NO_NAMESPACE);
     match turns.admits(namespace, asker()) {
         true => Ok(()),
         false => Err(Unplanned::Crowded(namespace)),
@@ -98,7 +100,8 @@ pub(super) fn charge_source(worker: &Worker, source: impl FnOnce() -> u64, steps
     }
 }
 
-/// Charges steps to the namespace that serves a host, unless any request takes as many.
+/// Charges steps to the namespace that serves a host, unless any request takes as many, and counts
+/// the request where there are very many.
 pub(super) fn charge_namespace(
     worker: &Worker,
     tables: &Tables,
@@ -106,10 +109,16 @@ pub(super) fn charge_namespace(
     host: &str,
     steps: u32,
 ) {
-    if steps < CHARGED_STEPS {
+    let turns = &worker.local.fairness.plans;
+    let (is_charged, is_counted) = (steps >= CHARGED_STEPS, turns.counts_namespaces());
+    if !is_charged && !is_counted {
         return;
     }
-    if let Some(namespace) = tables.namespace_of(&visit.listener, host) {
-        worker.local.fairness.plans.spend_for(namespace, steps);
+    let namespace = tables.namespace_of(&visit.listener, host);
+    if is_counted {
+        turns.note_request_for(namespace.unwrap_or(NO_NAMESPACE));
+    }
+    if is_charged && let Some(namespace) = namespace {
+        turns.spend_for(namespace, steps);
     }
 }

@@ -281,6 +281,18 @@ fn what_closes_looks_at_each_member_of_a_list_and_what_opens_at_the_whole() {
 }
 
 #[test]
+fn cookies_of_several_fields_are_compared_as_the_one_that_endpoints_get() {
+    let several = "Cookie: a=1\r\nX-A: b\r\nCookie: s=2\r\n";
+    let fit = |form| fit(AccessSubject::Header("Cookie".into()), form, "/", several);
+    assert_eq!(fit(exact("a=1; s=2")), (true, true));
+    assert_eq!(fit(AccessMatcher::Prefix("a=1; s".into())), (true, true));
+    assert_eq!(fit(AccessMatcher::Suffix("s=2".into())), (true, true));
+    // What closes looks at each field as well.
+    assert_eq!(fit(exact("s=2")), (false, true));
+    assert_eq!(fit(exact("a=1,s=2")), (false, false));
+}
+
+#[test]
 fn a_member_of_a_list_that_must_not_fit_admits_nobody_and_has_providers_asked() {
     let role = || AccessSubject::Header("x-role".into());
     let not = |action, value: &str, told: &str| {

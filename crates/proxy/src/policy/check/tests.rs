@@ -64,6 +64,7 @@ fn answered(status: u16, fields: &[(&str, &str)], body: &[u8]) -> Answered {
         status,
         fields: told(fields),
         body: body.to_vec(),
+        grpc_status: None,
     }
 }
 
@@ -118,6 +119,32 @@ fn a_question_over_grpc_tells_all_of_the_head() {
     assert_eq!((&*http.host, &*http.body), ("h.example", "body"));
     assert_eq!(http.headers["x-other"], "no");
     assert_eq!(http.headers[":path"], "/a?b=c");
+}
+
+#[test]
+fn cookies_of_several_fields_are_told_in_one() {
+    let several = "Cookie: a=1\r\nX-Other: no\r\ncookie: session=x\r\nX-Other: b";
+    let text = REQUEST.replace("X-Other: no", several);
+    let head = head::parse(text.as_bytes(), &Limits::default()).unwrap();
+    let visit = DownstreamConnection::new("http".into(), ([192, 0, 2, 7], 4711).into(), 80);
+    let every = HttpCheck {
+        request: [NameMatch::Start("".into())].into(),
+        ..HttpCheck::default()
+    };
+    let asked = |protocol| {
+        let question = question(&provider(protocol), &visit, (&head, false), 0);
+        write(question, &over_http(), b"").filled().to_vec()
+    };
+    let http = asked(CheckProtocol::Http(Box::new(every)));
+    let http = String::from_utf8(http).unwrap();
+    assert_eq!(http.matches("cookie:").count(), 1, "{http}");
+    assert!(http.contains("\r\ncookie: a=1; session=x\r\n"), "{http}");
+    let grpc = asked(CheckProtocol::Grpc);
+    let at = memchr::memmem::find(&grpc, b"\r\n\r\n").unwrap() + 4;
+    let request = envoy::CheckRequest::decode(&grpc[at + 5..]).unwrap();
+    let http = request.attributes.unwrap().request.unwrap().http.unwrap();
+    assert_eq!(http.headers["cookie"], "a=1; session=x");
+    assert_eq!(http.headers["x-other"], "no,b");
 }
 
 #[test]
@@ -184,14 +211,21 @@ fn claims_of_a_client_that_no_answer_sets_are_removed() {
     assert!(text.contains("Authorization: t\r\n"), "{text}");
 }
 
+/// The answer of a call that has ended well.
+fn of(response: &envoy::CheckResponse) -> Answered {
+    let message = response.encode_to_vec();
+    let length = (message.len() as u32).to_be_bytes();
+    let fields = [("content-type", "application/grpc")];
+    let body = [&[0][..], &length, &message].concat();
+    Answered {
+        grpc_status: Some("0"),
+        ..answered(200, &fields, &body)
+    }
+}
+
 #[test]
 fn an_answer_over_grpc_is_read_to_the_letter() {
     let provider = provider(CheckProtocol::Grpc);
-    let of = |response: &envoy::CheckResponse| {
-        let message = response.encode_to_vec();
-        let length = (message.len() as u32).to_be_bytes();
-        answered(200, &[], &[&[0][..], &length, &message].concat())
-    };
     let option = |name: &str, value: &str| envoy::CheckHeaderOption {
         header: Some(envoy::HeaderValue {
             key: name.into(),
@@ -230,11 +264,42 @@ fn an_answer_over_grpc_is_read_to_the_letter() {
     cut.body.pop();
     assert_eq!(verdict(&provider, cut), CheckVerdict::Unclear);
     let mut failed = of(&allowed);
-    failed.fields = told(&[("grpc-status", "14")]);
+    failed.fields.extend(told(&[("grpc-status", "14")]));
     assert_eq!(verdict(&provider, failed), CheckVerdict::Unclear);
     // Without a status there is no yes.
     let silent = of(&envoy::CheckResponse::default());
     assert_eq!(verdict(&provider, silent), CheckVerdict::Unclear);
+}
+
+#[test]
+fn a_call_that_has_not_ended_well_says_nothing() {
+    let provider = provider(CheckProtocol::Grpc);
+    let yes = envoy::CheckResponse {
+        status: Some(envoy::RpcStatus { code: 0 }),
+        http_response: None,
+    };
+    for status in [None, Some("13"), Some("unknown")] {
+        let failed = Answered {
+            grpc_status: status,
+            ..of(&yes)
+        };
+        let found = verdict(&provider, failed);
+        assert_eq!(found, CheckVerdict::Unclear, "{status:?}");
+    }
+    for (media_type, is_read) in [
+        ("application/grpc+proto", true),
+        ("application/grpc; a=b", true),
+        ("application/grpc-web", false),
+        ("text/html", false),
+        ("", false),
+    ] {
+        let answered = Answered {
+            fields: told(&[("content-type", media_type)]),
+            ..of(&yes)
+        };
+        let is_unclear = verdict(&provider, answered) == CheckVerdict::Unclear;
+        assert_eq!(is_unclear, !is_read, "{media_type}");
+    }
 }
 
 #[test]

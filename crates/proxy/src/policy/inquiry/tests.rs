@@ -239,7 +239,7 @@ fn no_answer_says_how_a_request_came() {
             .clone()
             .map(|it| ((*it).into(), (*b"1").into()))
             .collect(),
-        body: Vec::new(),
+        ..Answered::default()
     };
     let trusting = Inquiry {
         passed: all.map(|it| (*it).into()).collect(),
@@ -250,6 +250,21 @@ fn no_answer_says_how_a_request_came() {
     };
     let set: Vec<&str> = changes.set.iter().map(|(name, _)| &**name).collect();
     assert_eq!(set, honest);
+}
+
+#[test]
+fn cookies_of_several_fields_are_told_in_one() {
+    let sent = "GET / HTTP/1.1\r\nHost: a\r\nCookie: a=1\r\nX-A: 1\r\n\
+                cookie: s=2\r\nX-A: 2\r\n\r\n";
+    let asked = with_facts(sent, |facts| {
+        question(&inquiry(), "auth", (facts, false), None)
+    });
+    let text = String::from_utf8(asked.unwrap().filled().to_vec()).unwrap();
+    let told = "\r\nCookie: a=1; s=2\r\nX-A: 1\r\nX-A: 2\r\n";
+    assert!(text.contains(told), "{text}");
+    assert!(!text.contains("\r\ncookie: "), "{text}");
+    let found = with_facts(sent, |facts| filled("$http_cookie|$http_x_a", facts));
+    assert_eq!(found.unwrap(), b"a=1; s=2|1, 2");
 }
 
 #[test]
@@ -266,6 +281,7 @@ fn answers_let_pass_refuse_or_are_none() {
         .map(|(name, value)| (name.into(), value.as_bytes().into()))
         .into(),
         body: b"text".to_vec(),
+        ..Answered::default()
     };
     for status in [200, 202, 204, 299] {
         let InquiryVerdict::Pass(changes) = verdict(&inquiry(), &answered(status)) else {

@@ -1,7 +1,5 @@
 //! Providers that routes have asked whether requests may pass.
 
-use bytes::Bytes;
-use http::Response;
 use myriad_model::{
     AccessAction, CheckProtocol, Cors, Endpoint, Endpoints, HttpCheck, Kind, Mirror, NameMatch,
     PathReading, Policy, Protocol, Provider, Route, Share, Source, Test, Upstream, Value,
@@ -10,7 +8,7 @@ use myriad_model::{
 use prost::Message as _;
 use tokio::sync::mpsc;
 
-use super::checks::{access_policy_by, over_http};
+use super::checks::{access_policy_by, answer_call, over_http};
 use super::endpoints::{Streams, put};
 use super::paths::SPELLINGS;
 use super::world::{Backend, PATIENCE, World, header, route, with_policy};
@@ -335,11 +333,7 @@ async fn a_provider_over_grpc_is_told_the_fields_that_it_is_to_be_told() {
             };
             let answer = answer.encode_to_vec();
             let framed = [&[0][..], &(answer.len() as u32).to_be_bytes(), &answer].concat();
-            let mut send = respond.send_response(Response::new(()), false).unwrap();
-            send.send_data(Bytes::from(framed), false).unwrap();
-            let mut trailers = http::HeaderMap::new();
-            trailers.insert("grpc-status", "0".parse().unwrap());
-            send.send_trailers(trailers).unwrap();
+            answer_call(&mut respond, framed, "0");
         }
     })
     .await;
@@ -364,4 +358,100 @@ async fn a_provider_over_grpc_is_told_the_fields_that_it_is_to_be_told() {
         assert_eq!([has("x-one"), has("x-two")], is_told, "{names:?}");
         assert!(has(":path") && has(":method"), "{names:?}");
     }
+}
+
+/// A service whose calls say yes and then fail has not said yes.
+#[tokio::test]
+async fn a_call_that_fails_behind_its_message_lets_nobody_pass() {
+    for (ended, status) in [("0", "200"), ("13", "403")] {
+        let check = Streams::serving(move |_, request, mut respond| async move {
+            let mut body = request.into_body();
+            while let Some(data) = body.data().await {
+                data.unwrap();
+            }
+            let answer = envoy::CheckResponse {
+                status: Some(envoy::RpcStatus { code: 0 }),
+                http_response: None,
+            };
+            let answer = answer.encode_to_vec();
+            let framed = [&[0][..], &(answer.len() as u32).to_be_bytes(), &answer].concat();
+            answer_call(&mut respond, framed, ended);
+        })
+        .await;
+        let (mut world, backend, _service) = world().await;
+        put(&mut world, "check", check.address);
+        let provider = Provider {
+            protocol: CheckProtocol::Grpc,
+            body: None,
+            ..over_http()
+        };
+        world.put_route("r", guarded("/", provider, |_| {}));
+        let response = world.ask(&get("/", "")).await;
+        assert_eq!(&response[9..12], status, "{response}");
+        assert_eq!(backend.requests(), usize::from(ended == "0"));
+    }
+}
+
+/// A service that reads the first field alone knows all cookies, and so does the endpoint.
+#[tokio::test]
+async fn cookies_of_several_fields_are_one_to_providers_and_endpoints() {
+    let service = Backend::answering(|told| match header(told, "cookie") {
+        Some("a=1; session=x") => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into(),
+        _ => "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".into(),
+    })
+    .await;
+    let (mut world, ..) = world().await;
+    world.put_upstream("check", &[service.address]);
+    let telling = HttpCheck {
+        request: [NameMatch::Exact("cookie".into())].into(),
+        ..HttpCheck::default()
+    };
+    let provider = Provider {
+        protocol: CheckProtocol::Http(Box::new(telling)),
+        ..over_http()
+    };
+    world.put_route("r", guarded("/", provider, |_| {}));
+    let several = "Cookie: a=1\r\nX-Other: 1\r\nCookie: session=x\r\n";
+    let response = world.ask(&get("/", several)).await;
+    let (head, echoed) = response.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{response}");
+    let lines = echoed.to_ascii_lowercase();
+    assert_eq!(lines.matches("\r\ncookie: ").count(), 1, "{echoed}");
+    assert_eq!(header(echoed, "cookie"), Some("a=1; session=x"), "{echoed}");
+}
+
+/// A field that a client declares to be of its connection does not reach the endpoint, so that
+/// nobody is let pass by it either.
+#[tokio::test]
+async fn fields_that_belong_to_the_connection_are_nothing_to_policies_and_providers() {
+    let (mut world, backend, service) = world().await;
+    world.put_route("closed", guarded("/closed", over_http(), |_| {}));
+    let mut by_field = route("a.example", "/open", "u");
+    by_field.conditions = [ValueMatch {
+        source: Source::Header,
+        name: "x-tenant".into(),
+        test: Test::Exact("mine".into()),
+        invert: false,
+    }]
+    .into();
+    world.put_route("open", by_field);
+    for (connection, status) in [("x-else", "200"), ("X-Let-In", "401")] {
+        let fields = format!("Connection: {connection}\r\nX-Let-In: yes\r\n");
+        let response = world.ask(&get("/closed", &fields)).await;
+        assert_eq!(&response[9..12], status, "{response}");
+    }
+    assert_eq!((backend.requests(), service.requests()), (1, 2));
+    let tenant = |connection: &str| {
+        let fields = format!("Connection: {connection}\r\nX-Tenant: mine\r\n");
+        get("/open", &fields)
+    };
+    let response = world.ask(&tenant("X-Tenant")).await;
+    assert!(response.starts_with("HTTP/1.1 404"), "{response}");
+    let allow = access_policy_by(AccessAction::Allow, "x-tenant", "mine");
+    world.put("allow", allow);
+    for (connection, status) in [("x-else", "200"), ("keep-alive, X-Tenant", "403")] {
+        let response = world.ask(&tenant(connection)).await;
+        assert_eq!(&response[9..12], status, "{response}");
+    }
+    assert_eq!(backend.requests(), 2);
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use myriad_base::metrics::Metrics;
+use myriad_model::Name;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, yield_now};
@@ -24,6 +25,7 @@ use crate::http::worker::Worker;
 use crate::limits::Limits;
 use crate::net::socket::{self, Transport};
 use crate::net::stream::Stream;
+use crate::pattern::STEPS_MAX;
 use crate::route::downstream_connection::DownstreamConnection;
 use crate::runtime::accept::{Acceptor, Door};
 use crate::runtime::open::Handshaking;
@@ -38,8 +40,16 @@ const STREAMS: usize = 8;
 /// As many requests as a source may have in a round.
 const ROUND: usize = 256;
 
+/// As many as all sources together may have before each has a few.
+const OF_ALL: usize = 512;
+
+/// The few.
+const FEW: usize = 8;
+
 /// The connections that wait in the queue of a socket: more than what the runtime lets a task do.
 const WAITING: usize = 160;
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 /// Something that a test polls by hand.
 type Running = Pin<Box<dyn Future<Output = ()>>>;
@@ -128,13 +138,19 @@ async fn requests_of_a_source_that_has_had_its_turn_wait_and_others_do_not() {
             &worker.local.fairness.requests,
         );
         let source = PlanTurns::source(client(1).ip());
-        let get = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let of_others = PlanTurns::source(client(3).ip());
         let mut kept = Vec::new();
-        for said in [streams(1), get.to_vec()] {
+        for (said, count, of_all) in [
+            (streams(1), ROUND, 0),
+            (GET.to_vec(), ROUND, 0),
+            (streams(1), FEW, OF_ALL),
+            (GET.to_vec(), FEW, OF_ALL),
+        ] {
             let (mut waiting, far) = served(&worker, client(1), &said).await;
             let (mut other, beside) = served(&worker, client(2), &said).await;
             let before = requests.held();
-            (0..ROUND).for_each(|_| turns.note_request(source));
+            (0..of_all).for_each(|_| turns.note_request(of_others));
+            (0..count).for_each(|_| turns.note_request(source));
             assert!(poll(&mut waiting).is_pending());
             assert_eq!(requests.held(), before);
             assert!(poll(&mut other).is_pending());
@@ -147,6 +163,102 @@ async fn requests_of_a_source_that_has_had_its_turn_wait_and_others_do_not() {
             assert_eq!(requests.held(), before + 2);
             kept.push((waiting, far, other, beside));
         }
+    };
+    in_time(story).await;
+}
+
+/// Has the runtime look at sockets, and at all else that is ready.
+async fn pass() {
+    for _ in 0..8 {
+        yield_now().await;
+    }
+}
+
+/// Polls a connection until it has done what there is.
+async fn go_on(serving: &mut Running) {
+    for _ in 0..8 {
+        pass().await;
+        assert!(poll(serving).is_pending());
+    }
+    pass().await;
+}
+
+/// All that a client has been sent by now.
+fn told(far: &TcpStream) -> Vec<u8> {
+    let (mut told, mut bytes) = (Vec::new(), [0; 4_096]);
+    while let Ok(count @ 1..) = far.try_read(&mut bytes) {
+        told.extend_from_slice(&bytes[..count]);
+    }
+    told
+}
+
+/// Each source has few, and all of them ask for one namespace.
+#[tokio::test]
+async fn requests_for_a_namespace_that_very_many_ask_for_wait_and_others_do_not() {
+    let story = async {
+        let (world, _endpoint) = silent_world().await;
+        let worker = worker(&world, Limits::default());
+        let (turns, requests) = (
+            &worker.local.fairness.plans,
+            &worker.local.fairness.requests,
+        );
+        let tables = worker.tables.load();
+        let namespace = tables.namespace_of(&Name::from("http"), "a.example");
+        let namespace = namespace.unwrap();
+        let of_others = PlanTurns::source(client(3).ip());
+        let nowhere = b"GET / HTTP/1.1\r\nHost: none.example\r\n\r\n";
+        let mut kept = Vec::new();
+        for said in [streams(1), GET.to_vec()] {
+            let (mut waiting, far) = served(&worker, client(1), &said).await;
+            let (mut other, beside) = served(&worker, client(2), nowhere).await;
+            let before = requests.held();
+            (0..OF_ALL).for_each(|_| turns.note_request(of_others));
+            (0..ROUND).for_each(|_| turns.note_request_for(namespace));
+            assert!(poll(&mut waiting).is_pending());
+            assert_eq!(requests.held(), before);
+            assert!(poll(&mut other).is_pending());
+            pass().await;
+            assert!(told(&beside).starts_with(b"HTTP/1.1 404"));
+            go_on(&mut waiting).await;
+            assert_eq!(requests.held(), before + 1);
+            kept.push((waiting, far, other, beside));
+        }
+    };
+    in_time(story).await;
+}
+
+/// One frame woke all streams of its connection, at nobody's cost.
+#[tokio::test]
+async fn settings_that_open_windows_are_charged_and_wait_for_a_turn() {
+    let window = |bytes| frame(4, 0, 0, &[0, 4, 0, 0, 0, bytes]);
+    let answers = |far: &TcpStream| {
+        let told = told(far);
+        let answers = told.windows(9).filter(|it| it == b"\0\0\0\x04\x01\0\0\0\0");
+        answers.count()
+    };
+    let story = async {
+        let (world, _endpoint) = silent_world().await;
+        let worker = worker(&world, Limits::default());
+        let turns = &worker.local.fairness.plans;
+        let (mut serving, mut far) = served(&worker, client(1), &streams(2)).await;
+        go_on(&mut serving).await;
+        assert_eq!(worker.local.fairness.requests.held(), 2);
+        assert_eq!(answers(&far), 1);
+        // One less than a turn of its source.
+        turns.spend(PlanTurns::source(client(1).ip()), 2 * STEPS_MAX - 1);
+        for (bytes, is_charged) in [(0, false), (0, false), (1, true)] {
+            far.write_all(&window(bytes)).await.unwrap();
+            go_on(&mut serving).await;
+            assert_eq!(answers(&far), 1);
+            assert_eq!(turns.admits_any_request(), !is_charged, "{bytes}");
+        }
+        far.write_all(&window(0)).await.unwrap();
+        pass().await;
+        assert!(poll(&mut serving).is_pending());
+        pass().await;
+        assert_eq!(answers(&far), 0);
+        go_on(&mut serving).await;
+        assert_eq!(answers(&far), 1);
     };
     in_time(story).await;
 }
@@ -181,7 +293,8 @@ async fn accepting(
     (running, stop, clients)
 }
 
-/// Those behind as many as the runtime lets a task do waited for a pass of its loop, each time.
+/// Connections behind as many as the runtime lets a task accept waited for a pass of its loop, each
+/// time.
 #[tokio::test]
 async fn all_connections_that_wait_are_accepted_in_one_turn_while_there_is_time() {
     let story = async {

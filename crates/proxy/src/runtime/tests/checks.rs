@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ::h2::server::SendResponse;
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, Response};
 use myriad_model::{
     AccessAction, AccessCheck, AccessMatcher, AccessPolicy, AccessRule, AccessSubject, AccessTest,
     Authorize, CheckBody, CheckProtocol, HttpCheck, Kind, NameMatch, Provider, RateLimit, Source,
@@ -227,11 +228,7 @@ async fn a_provider_over_grpc_lets_pass_and_refuses() {
         let http = asked.attributes.unwrap().request.unwrap().http.unwrap();
         let answer = answer_to(&http).encode_to_vec();
         let framed = [&[0][..], &(answer.len() as u32).to_be_bytes(), &answer].concat();
-        let mut send = respond.send_response(Response::new(()), false).unwrap();
-        send.send_data(Bytes::from(framed), false).unwrap();
-        let mut trailers = http::HeaderMap::new();
-        trailers.insert("grpc-status", "0".parse().unwrap());
-        send.send_trailers(trailers).unwrap();
+        answer_call(&mut respond, framed, "0");
     })
     .await;
     let provider = Provider {
@@ -248,6 +245,17 @@ async fn a_provider_over_grpc_lets_pass_and_refuses() {
     assert_eq!(header(&refused, "x-user"), Some("eve"));
     assert!(refused.ends_with("/a body"), "{refused}");
     assert_eq!(backend.requests(), 1);
+}
+
+/// Answers a call of gRPC by a message, and ends it by a status.
+pub(super) fn answer_call(respond: &mut SendResponse<Bytes>, framed: Vec<u8>, status: &str) {
+    let head = Response::builder().header("content-type", "application/grpc");
+    let head = head.body(()).unwrap();
+    let mut send = respond.send_response(head, false).unwrap();
+    send.send_data(Bytes::from(framed), false).unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", status.parse().unwrap());
+    send.send_trailers(trailers).unwrap();
 }
 
 /// An access policy whose requests have this value of a header.

@@ -112,6 +112,21 @@ async fn a_service_lets_pass_and_refuses() {
 }
 
 #[tokio::test]
+async fn a_service_is_told_all_cookies_in_one_field_and_none_of_the_connection() {
+    let (mut world, backend, service) = world().await;
+    guard(&mut world, inquiry(), |_| {});
+    let several = get("Cookie: a=1\r\nX-Other: 1\r\nCookie: s=ann\r\n");
+    let response = world.ask(&several).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    let (_, echoed) = response.split_once("\r\n\r\n").unwrap();
+    assert_eq!(header(echoed, "cookie"), Some("a=1; s=ann"), "{echoed}");
+    let hidden = get("Connection: x-wanted\r\nX-Wanted: 403\r\n");
+    let response = world.ask(&hidden).await;
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
+    assert_eq!((backend.requests(), service.requests()), (1, 2));
+}
+
+#[tokio::test]
 async fn a_service_that_says_nothing_in_time_refuses() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (mut world, backend, _service) = world().await;

@@ -45,6 +45,8 @@ table inet myriad {
   }
   chain inbound {
     type nat hook prerouting priority -100; policy accept;
+    iifname != "lo" ip daddr 127.0.0.0/8 drop
+    iifname != "lo" ip6 daddr ::1 drop
     tcp dport { 15021 } accept
     meta l4proto tcp redirect to :15006
   }
@@ -80,6 +82,8 @@ fn what_is_excluded_stands_before_what_is_included() {
         "ip daddr 10.0.0.0/8 meta l4proto tcp redirect to :15001",
         "ip6 daddr 2001:db8::/32 meta l4proto tcp redirect to :15001",
         "iifname \"tap0\" accept",
+        "iifname != \"lo\" ip daddr 127.0.0.0/8 drop",
+        "iifname != \"lo\" ip6 daddr ::1 drop",
         "tcp dport { 15021 } accept",
         "tcp dport { 80, 8080 } redirect to :15006",
     ];

@@ -1,13 +1,21 @@
 //! Lists, as `kubectl get -o yaml` prints them: a document with many objects in it.
 
+use std::cell::LazyCell;
+
 use myriad_api::{Object, ObjectKind};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
 
 use super::written::Written;
-use super::{Class, Hash, Outcome, Passed, classify, hash, may_hold_secret, read_json_object};
+use super::{
+    Class, Hash, Outcome, PROBLEMS_MAX, Passed, Problems, classify, hash, read_json_object,
+};
 use crate::directory::problem::Problem;
+
+/// The most items of a list. A document of 2 MiB has room for twice as many of the shortest
+/// objects, and for a hundred times as many that are none.
+pub(super) const ITEMS_MAX: usize = 16_384;
 
 /// A list whose items are read later, one by one.
 #[derive(Deserialize)]
@@ -20,7 +28,8 @@ pub(super) struct List<T> {
 /// An item of a list: raw JSON, or the value of a YAML list.
 pub(super) trait Item {
     fn written(&self) -> Result<Written, serde_json::Error>;
-    fn object(&self, kind: ObjectKind) -> Result<Object, Problem>;
+    /// The object in it; what is wrong with it in full if that is told.
+    fn object(&self, kind: ObjectKind, is_told: bool) -> Result<Object, Problem>;
     fn hash(&self) -> Hash;
 }
 
@@ -29,8 +38,8 @@ impl Item for &RawValue {
         serde_json::from_str(self.get())
     }
 
-    fn object(&self, kind: ObjectKind) -> Result<Object, Problem> {
-        read_json_object(kind, self.get())
+    fn object(&self, kind: ObjectKind, is_told: bool) -> Result<Object, Problem> {
+        read_json_object(kind, self.get(), is_told)
     }
 
     fn hash(&self) -> Hash {
@@ -43,8 +52,8 @@ impl Item for serde_json::Value {
         Written::deserialize(self)
     }
 
-    fn object(&self, kind: ObjectKind) -> Result<Object, Problem> {
-        read_json_object(kind, &self.to_string()).map_err(|problem| problem.at(0))
+    fn object(&self, kind: ObjectKind, is_told: bool) -> Result<Object, Problem> {
+        read_json_object(kind, &self.to_string(), is_told).map_err(|problem| problem.at(0))
     }
 
     fn hash(&self) -> Hash {
@@ -53,25 +62,32 @@ impl Item for serde_json::Value {
     }
 }
 
-/// Reads the items one by one, so that a broken one takes no other with it.
-pub(super) fn read_items<T: Item>(items: &[T], kind: Option<ObjectKind>, text: &str) -> Outcome {
+/// Reads the items one by one, so that a broken one takes no other with it. Whether they may hold
+/// a secret is a question about all of the text, so it is asked once, and only if one is broken.
+pub(super) fn read_items<T: Item>(
+    items: &[T],
+    kind: Option<ObjectKind>,
+    may_hold_secret: impl FnOnce() -> bool,
+) -> Outcome {
+    let may_hold_secret = LazyCell::new(may_hold_secret);
     let mut objects = Vec::new();
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     let mut passed = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        match read_item(item, kind) {
+        let is_told = problems.kept.len() < PROBLEMS_MAX;
+        match read_item(item, kind, is_told) {
             Ok(Taken::Object(object)) => objects.push((object, item.hash())),
             Ok(Taken::Passed(kind)) => passed.push(kind),
             Ok(Taken::Nothing) => {}
+            Err(_) if !is_told => problems.dropped += 1,
             Err(problem) => {
-                let problem = if may_hold_secret(text) {
-                    problem.redacted()
-                } else {
-                    problem
+                let problem = match *may_hold_secret {
+                    true => problem.redacted(),
+                    false => problem,
                 };
                 let joint = if problem.field.is_empty() { "" } else { "." };
                 let field = format!("items[{index}]{joint}{}", problem.field);
-                problems.push(problem.with_field(field).at(0));
+                problems.kept.push(problem.with_field(field).at(0));
             }
         }
     }
@@ -85,7 +101,11 @@ enum Taken {
     Nothing,
 }
 
-fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Taken, Problem> {
+fn read_item<T: Item>(
+    item: &T,
+    listed: Option<ObjectKind>,
+    is_told: bool,
+) -> Result<Taken, Problem> {
     let written = item
         .written()
         .map_err(|error| Problem::from_json(&error, ""))?;
@@ -109,7 +129,7 @@ fn read_item<T: Item>(item: &T, listed: Option<ObjectKind>) -> Result<Taken, Pro
     };
     match class {
         Class::Known(kind) => {
-            let object = item.object(kind);
+            let object = item.object(kind, is_told);
             let object = object.map(Taken::Object);
             object.map_err(|problem| problem.with_object(key))
         }

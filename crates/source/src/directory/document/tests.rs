@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -22,8 +24,10 @@ fn object(outcome: Outcome) -> Object {
 
 fn problem(outcome: Outcome) -> Problem {
     match outcome {
-        Outcome::Mixed(objects, mut problems, _) if objects.is_empty() && problems.len() == 1 => {
-            problems.remove(0)
+        Outcome::Mixed(objects, mut problems, _)
+            if objects.is_empty() && problems.kept.len() == 1 && problems.dropped == 0 =>
+        {
+            problems.kept.remove(0)
         }
         other => panic!("{other:?} should be one problem"),
     }
@@ -194,8 +198,8 @@ fn lists_are_read_item_by_item() {
         .map(|(object, _)| object.key().to_string())
         .collect();
     assert_eq!(keys, ["Service default/a", "Service default/b"]);
-    assert_eq!(problems.len(), 1);
-    assert_eq!(&*problems[0].field, "items[2].metadata.name");
+    assert_eq!(problems.kept.len(), 1);
+    assert_eq!(&*problems.kept[0].field, "items[2].metadata.name");
 
     let changed = yaml(&text.replace("name: b", "name: c"));
     let Outcome::Mixed(again, ..) = changed else {
@@ -209,11 +213,11 @@ fn lists_are_read_item_by_item() {
     let Outcome::Mixed(objects, problems, _) = json(text) else {
         panic!("a list")
     };
-    assert_eq!((objects.len(), problems.len()), (1, 1));
-    assert_eq!(&*problems[0].field, "items[1].metadata.name");
+    assert_eq!((objects.len(), problems.kept.len()), (1, 1));
+    assert_eq!(&*problems.kept[0].field, "items[1].metadata.name");
     assert_eq!(
         yaml("apiVersion: v1\nkind: List\nitems: null\n"),
-        Outcome::Mixed(vec![], vec![], vec![])
+        Outcome::Mixed(vec![], Problems::default(), vec![])
     );
     let outcome = yaml("apiVersion: v1\nkind: List\nitems: 5\n");
     assert!(outcome != Outcome::Nothing && !problem(outcome).message.is_empty());
@@ -252,11 +256,130 @@ fn bombs_are_refused() {
         "- x\n".repeat(240_000)
     );
     problem(yaml(&format!("{many}{}", "- x\n".repeat(20_000))));
+    let keys = (0..40_000).map(|key| format!("  k{key}: |\n    v\n"));
+    let keys = keys.collect::<String>();
+    let found = problem(yaml(&format!("apiVersion: v1\nkind: Service\na:\n{keys}")));
+    assert!(found.message.contains("more than is read"), "{found:?}");
     let long = Piece {
         text: &" ".repeat(9),
         line: 1,
     };
     assert!(problem(read_yaml(&long, 8)).message.contains("8 bytes"));
+}
+
+/// Lists of nine aliases each of the list before, one below another.
+fn lists_of_lists(levels: usize) -> String {
+    let mut text = String::from("apiVersion: v1\nkind: Service\na0: &a0 [1,1,1,1,1,1,1,1,1]\n");
+    for level in 1..=levels {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(",");
+        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    text + "metadata: {name: a}\n"
+}
+
+#[test]
+fn what_aliases_stand_for_is_bounded_by_the_bytes_of_the_document() {
+    object(yaml(&lists_of_lists(1)));
+    let found = problem(yaml(&lists_of_lists(5)));
+    assert!(found.message.contains("more than is read"), "{found:?}");
+    assert!(found.remedy.contains("aliases"));
+    // What is refused is refused on the way: 10,000 events at most are kept.
+    let padded = lists_of_lists(2) + &"# why\n".repeat(10_000);
+    object(yaml(&padded));
+    let padded = lists_of_lists(5) + &"# why\n".repeat(10_000);
+    assert!(problem(yaml(&padded)).message.contains("more than is read"));
+}
+
+#[test]
+fn files_with_common_parts_are_read() {
+    let common = "x-common: &common\n  app: a\n  team: b\n  tier: c\nitems:\n";
+    let text = format!("apiVersion: v1\nkind: List\n{common}");
+    let item = |at: usize| {
+        format!(
+            "- apiVersion: v1\n  kind: Service\n  metadata:\n    name: s{at}\n    labels: \
+             *common\n  spec: {{ports: [{{port: 80}}]}}\n"
+        )
+    };
+    let items: String = (0..90).map(item).collect();
+    let Outcome::Mixed(objects, problems, _) = yaml(&(text + &items)) else {
+        panic!("a list")
+    };
+    assert_eq!((objects.len(), problems), (90, Problems::default()));
+}
+
+#[test]
+fn long_texts_are_not_multiplied_by_aliases() {
+    let long = "x".repeat(200_000);
+    let aliases = ["*a"; 90].join(", ");
+    let text = format!("apiVersion: v1\nkind: List\na: &a {long}\nitems: [{aliases}]\n");
+    let found = problem(yaml(&text));
+    assert!(found.message.contains("more than is read"), "{found:?}");
+}
+
+/// An item that counts how often it is read.
+struct Counted<'a> {
+    reads: &'a Cell<usize>,
+    told: &'a Cell<usize>,
+}
+
+impl list::Item for Counted<'_> {
+    fn written(&self) -> Result<Written, serde_json::Error> {
+        self.reads.set(self.reads.get() + 1);
+        serde_json::from_str("{}")
+    }
+
+    fn object(&self, kind: ObjectKind, is_told: bool) -> Result<Object, Problem> {
+        self.told.set(self.told.get() + usize::from(is_told));
+        read_json_object(kind, "{}", is_told)
+    }
+
+    fn hash(&self) -> Hash {
+        Hash::default()
+    }
+}
+
+#[test]
+fn broken_items_cost_one_look_each_and_the_first_are_told() {
+    let (reads, told, asked) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let count = 10_000;
+    let items = (0..count).map(|_| Counted {
+        reads: &reads,
+        told: &told,
+    });
+    let items: Vec<_> = items.collect();
+    let outcome = list::read_items(&items, Some(ObjectKind::Service), || {
+        asked.set(asked.get() + 1);
+        true
+    });
+    let Outcome::Mixed(_, problems, _) = outcome else {
+        panic!("a list")
+    };
+    let (kept, dropped) = (problems.kept.len(), problems.dropped);
+    assert_eq!((kept, dropped), (PROBLEMS_MAX, count - PROBLEMS_MAX));
+    assert_eq!((reads.get(), told.get(), asked.get()), (count, kept, 1));
+    // Nobody asks where nothing is broken.
+    list::read_items::<Counted<'_>>(&[], None, || panic!("nothing is broken"));
+}
+
+#[test]
+fn a_list_of_a_hundred_thousand_broken_items_is_one_problem() {
+    let items = vec!["1"; 100_000].join(",");
+    let text = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{items}]}}"#);
+    let found = problem(json(&text));
+    assert_eq!(&*found.field, "items");
+    assert!(found.message.contains("16384 items"), "{found:?}");
+    let text = format!(
+        "apiVersion: v1\nkind: List\nitems:\n{}",
+        "- {}\n".repeat(30_000)
+    );
+    assert_eq!(&*problem(yaml(&text)).field, "items");
+    // As many as are read: the first are told, and the others counted.
+    let items = vec!["1"; list::ITEMS_MAX].join(",");
+    let text = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{items}]}}"#);
+    let Outcome::Mixed(_, problems, _) = json(&text) else {
+        panic!("a list")
+    };
+    assert_eq!(problems.dropped, list::ITEMS_MAX - PROBLEMS_MAX);
 }
 
 #[test]
@@ -293,7 +416,7 @@ fn a_secret_is_never_quoted() {
         if let Outcome::Mixed(_, problems, _) = &outcome {
             broken_ones += 1;
             let place = std::sync::Arc::from("x.yaml");
-            for problem in problems {
+            for problem in &problems.kept {
                 let finding = problem.finding(&place, 1).to_string();
                 assert!(!finding.contains(CANARY), "{finding}");
             }
@@ -319,7 +442,7 @@ fn a_secret_is_never_quoted() {
         format!(r#"{{"apiVersion":"v1","kind":"Service","metadata":"{CANARY}"}}"#),
     ] {
         let outcome = json(&text);
-        assert!(matches!(&outcome, Outcome::Mixed(_, problems, _) if !problems.is_empty()));
+        assert!(matches!(&outcome, Outcome::Mixed(_, problems, _) if !problems.kept.is_empty()));
         assert!(
             !format!("{outcome:?}").contains(CANARY),
             "{text}: {outcome:?}"

@@ -18,7 +18,7 @@ use myriad_api::{Batch, Change, Finding, Object, ObjectKey, Report};
 
 use super::findings::findings;
 use super::{Document, FileId, Holds, Index, Mixed, Owner};
-use crate::directory::document::{Hash, Outcome, Passed};
+use crate::directory::document::{Hash, Outcome, Passed, Problems};
 use crate::directory::file::{Files, Stamp};
 use crate::directory::parsed::{Content, Parsed, ParsedDocument, Reading};
 use crate::directory::problem::Problem;
@@ -488,8 +488,9 @@ fn fingerprint(findings: &[Finding]) -> Option<NonZero<u64>> {
 
 impl Mixed {
     /// Keeps as many problems as there is room for.
-    fn new(mut problems: Vec<Problem>, room: usize) -> Mixed {
-        let dropped = problems.len().saturating_sub(room);
+    fn new(found: Problems, room: usize) -> Mixed {
+        let mut problems = found.kept;
+        let dropped = found.dropped + problems.len().saturating_sub(room);
         problems.truncate(room);
         Mixed {
             items: Vec::new(),

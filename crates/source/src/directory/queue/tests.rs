@@ -19,7 +19,7 @@ impl Facts for Ground {
     }
 
     fn is_troubled(&self, path: &str) -> bool {
-        path == "d/locked.yaml"
+        path == "d/locked.yaml" || path == "d/cycle"
     }
 }
 
@@ -66,6 +66,7 @@ impl World {
             Work::Links(directory) => format!("links {directory}"),
             Work::Rival(path) => format!("rival {path}"),
             Work::Everything => "everything".into(),
+            Work::Survey(owner, number) => format!("survey {number} of {owner}"),
         })
         .collect()
     }
@@ -93,13 +94,14 @@ fn what_disappears_is_held() {
     world.tell("a.yaml", Written);
     world.tell("a.yaml", Deleted);
     world.tell("link", Deleted);
+    world.tell("cycle", MovedFrom(1));
     world.tell("c.txt", Deleted);
     assert!(world.work().is_empty());
     assert_eq!(world.queue.deadline(), Some(world.now + HOLD));
     world.pass(HOLD / 2);
     world.tell("a.yaml", Deleted);
     world.pass(HOLD / 2);
-    assert_eq!(world.work(), ["d/link"]);
+    assert_eq!(world.work(), ["d/link", "d/cycle"]);
     world.pass(HOLD / 2);
     assert_eq!(world.work(), ["d/a.yaml"]);
     world.tell("a.yaml", Deleted);
@@ -222,4 +224,24 @@ fn what_others_let_go_is_read_even_if_events_are_lost() {
     assert_eq!(world.work(), ["everything"]);
     world.queue.release(&shop);
     assert_eq!(world.work(), ["rival d/shop/b.yaml"]);
+}
+
+#[test]
+fn an_owner_with_very_much_work_lets_others_in() {
+    let mut world = World::new();
+    let many = 20 * RUN_MAX;
+    for number in 0..many {
+        world.queue.push(format!("d/evil/{number}.yaml").into());
+    }
+    world.queue.push("d/good/a.yaml".into());
+    let work = world.work();
+    assert_eq!(work.len(), many + 1);
+    let at = work.iter().position(|work| *work == "d/good/a.yaml");
+    assert!(at.is_some_and(|at| at <= 2 * RUN_MAX), "{at:?}");
+    let evil: Vec<_> = (0..many)
+        .map(|number| format!("d/evil/{number}.yaml"))
+        .collect();
+    let others = work.iter().filter(|work| *work != "d/good/a.yaml");
+    assert!(others.eq(&evil), "the order of an owner is kept");
+    assert!(world.queue.lanes.is_empty());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use myriad_base::clock;
 
 use super::super::JOBS_MAX;
-use super::super::job::SLICE_BYTES;
+use super::super::slice::SLICE_BYTES;
 use super::{World, service};
 
 /// Enough for several slices.

@@ -17,17 +17,12 @@ use super::allowed::{kinds, takes_routes_of};
 use super::entity::{host_of, hostname};
 use super::facts::GatewayFact;
 use super::hostname::{covers, intersect};
+use super::places::{self, DEFAULT_GATEWAYS_MAX};
 use super::route::{RouteObject, entity_of, service_of};
 use super::standing::{self, GatewayStanding, Unserved};
 use crate::engine::{Reader, Stake, StakeClaim};
 use crate::resolve::names::each_broader;
-
-/// The most hosts of a route at listeners, each counted with the wildcards above it there, by which
-/// it meets routes of another kind. Parents beyond do not take the route.
-const PLACES_MAX: usize = 4_096;
-
-/// The most default Gateways that a route has, the oldest of them.
-pub(super) const DEFAULT_GATEWAYS_MAX: usize = 4;
+use crate::settings::Settings;
 
 /// A listener that takes a route.
 #[derive(Clone, Debug)]
@@ -38,7 +33,8 @@ pub(crate) struct Attached {
     pub at: usize,
     /// The hosts that the route has there; none where its kind has none.
     pub hosts: Vec<Host>,
-    /// Since when it has each of them, where there is another kind that may have them.
+    /// Since when it has each of them, where there is another kind that may have them, or where the
+    /// listener is another namespace's.
     since: Vec<i64>,
 }
 
@@ -62,6 +58,9 @@ pub(crate) struct Attachment {
     pub parent: ParentReference,
     /// The answer.
     pub answer: ParentAnswer,
+    /// The hosts that the route would have at listeners of it, which are another namespace's, and
+    /// that its own may not claim; sorted, each once.
+    pub kept: Vec<Host>,
 }
 
 /// A route that asks its parents, one after the other.
@@ -71,17 +70,26 @@ struct Asking<'a> {
     named: Vec<Host>,
     /// Since when it names each of them, once that is asked for.
     since: Option<Vec<i64>>,
-    /// How many hosts at listeners are left to it.
+    /// How many places it may have.
+    places: usize,
+    /// How many of them are left to it.
     left: usize,
+    /// The hosts that its namespace may not claim, at listeners of the parent that is asked.
+    kept: Vec<Host>,
 }
 
-/// That a route has more hosts at listeners than are left to it.
+/// That a route has more places than are left to it.
 struct NoneLeft;
 
 impl Attached {
     /// The listener.
     pub(crate) fn listener(&self) -> Option<&Listener> {
         self.standing.entity.listeners().get(self.at)
+    }
+
+    /// The hosts that the route has there, with since when; none where that matters to nobody.
+    pub(super) fn aged_hosts(&self) -> impl Iterator<Item = (&Host, i64)> {
+        self.hosts.iter().zip(self.since.iter().copied())
     }
 
     /// The kind and the `namespace/name` of the object.
@@ -95,11 +103,14 @@ impl Attached {
 /// parent come last, where the route asks for them.
 pub(crate) fn attach(reader: &mut Reader<'_>, route: &RouteObject) -> Vec<Attachment> {
     let (parents, _) = parents_of(reader, route);
+    let places = places::most(reader.settings(), route);
     let mut asking = Asking {
         route,
         named: hosts_of(route).0,
         since: None,
-        left: PLACES_MAX,
+        places,
+        left: places,
+        kept: Vec::new(),
     };
     let parents = parents.into_iter();
     parents.map(|parent| asking.ask(reader, parent)).collect()
@@ -186,7 +197,14 @@ impl Asking<'_> {
             (None, Some(service)) => ParentAnswer::Service(service),
             (None, None) => ParentAnswer::Foreign,
         };
-        Attachment { parent, answer }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.sort_unstable();
+        kept.dedup();
+        Attachment {
+            parent,
+            answer,
+            kept,
+        }
     }
 
     /// The listeners of a Gateway or a ListenerSet that take the route.
@@ -213,19 +231,23 @@ impl Asking<'_> {
             );
             return Err(refuse("NotAllowedByListeners", message));
         }
-        let mut attached = self.with_hosts(&standing, allowed).map_err(|NoneLeft| {
+        let found = self.with_hosts(reader, &standing, allowed);
+        let mut attached = found
+            .map_err(|NoneLeft| refuse("UnsupportedValue", places::refusal(key, self.places)))?;
+        if attached.is_empty() && !self.kept.is_empty() {
+            let namespace = route.key().namespace();
             let message = format!(
-                "with {key} the route has more than {PLACES_MAX} hosts at listeners, counted with \
-                 the wildcards above them there"
+                "--tenants keeps the hosts of the route at {key} from namespace {namespace}"
             );
-            refuse("UnsupportedValue", message)
-        })?;
+            return Err(refuse("NotAllowedByListeners", message));
+        }
         if attached.is_empty() {
             let message = format!("no listener of {key} has a host of the route");
             return Err(refuse("NoMatchingListenerHostname", message));
         }
-        if route.rival().is_some() {
-            for place in &mut attached {
+        if route.rival().is_some() || standing.is_of_another(route.key().namespace()) {
+            // Connections and datagrams of a port have no hosts.
+            for place in attached.iter_mut().filter(|it| !it.hosts.is_empty()) {
                 place.since = self.had_since(reader, place);
             }
         }
@@ -243,6 +265,7 @@ impl Asking<'_> {
     /// These are more than are left to the route. It has none at further parents then.
     fn with_hosts(
         &mut self,
+        reader: &Reader<'_>,
         standing: &GatewayStanding,
         allowed: Vec<usize>,
     ) -> Result<Vec<Attached>, NoneLeft> {
@@ -251,7 +274,7 @@ impl Asking<'_> {
         for at in allowed {
             let listener = listeners.get(at);
             let found = listener.and_then(|it| common_hosts(self.route, it, &self.named));
-            let Some((own, hosts)) = found else {
+            let Some((own, mut hosts)) = found else {
                 continue;
             };
             let places = hosts.iter().map(|host| match self.route.rival() {
@@ -262,6 +285,9 @@ impl Asking<'_> {
             let left = self.left.checked_sub(places.max(1));
             self.left = left.unwrap_or(0);
             left.ok_or(NoneLeft)?;
+            if !self.keep_claimable(reader.settings(), standing, &mut hosts) {
+                continue;
+            }
             attached.push(Attached {
                 standing: standing.clone(),
                 at,
@@ -270,6 +296,25 @@ impl Asking<'_> {
             });
         }
         Ok(attached)
+    }
+
+    /// Takes out what the namespace of the route may not claim of its hosts at a listener of an
+    /// object of another namespace, whoever may have them there. Returns whether it is attached
+    /// still.
+    fn keep_claimable(
+        &mut self,
+        settings: &Settings,
+        standing: &GatewayStanding,
+        hosts: &mut Vec<Host>,
+    ) -> bool {
+        let route = self.route;
+        if hosts.is_empty() || !standing.is_of_another(route.key().namespace()) {
+            return true;
+        }
+        let namespace = route.key().namespace();
+        let kept = hosts.extract_if(.., |host| !settings.may_claim(namespace, host));
+        self.kept.extend(kept);
+        !hosts.is_empty()
     }
 
     /// Since when the route has each of its hosts at a listener: as the oldest of those that it

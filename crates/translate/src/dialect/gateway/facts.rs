@@ -45,6 +45,10 @@ pub(crate) enum GatewayFact<'a> {
     EnteredSeat(&'a str),
     /// The seat of the same of the objects of a namespace, each of them once.
     EntrySeat(&'a str, &'a str),
+    /// The seat of the other namespaces whose routes have a wildcard at a listener, by kind and
+    /// `namespace/name` of its object, its name and the wildcard; or, by a namespace, of its routes
+    /// among them, the oldest first.
+    GuestSeat((ObjectKind, &'a str), &'a str, &'a str, &'a str),
     /// The seat of the objects with listeners that name a host, where they have a place for it.
     NamedSeat(&'a str),
     /// The answer of a listener of an object, or of a Gateway to ListenerSets by no name, to the

@@ -19,6 +19,7 @@ use crate::dialect::istio::End;
 use crate::engine::{PortSpeech, Reader};
 use crate::resolve::names::{each_broader, written};
 use crate::resolve::{Above, Claim, Claims, Deed, EVERYBODY, Namespaces};
+use crate::settings::Settings;
 
 /// The most objects with listeners for one host that are looked at, the oldest of each namespace
 /// first, so that nobody hides those of another by many. There are so many for hosts that nobody
@@ -313,11 +314,13 @@ pub(crate) fn answers_unnamed(reader: &Reader<'_>, entrant: &Entrant) -> bool {
 
 /// Whether objects of a namespace may answer for hosts that nobody names, at proxies that are those
 /// of all.
-fn may_be_unnamed(reader: &Reader<'_>, namespace: &str) -> bool {
-    let settings = reader.settings();
-    reader.view().is_of(namespace)
-        || settings.catch_all_namespaces.admits(namespace)
-            && settings.may_claim(namespace, &Host::any())
+pub(super) fn may_be_unnamed(reader: &Reader<'_>, namespace: &str) -> bool {
+    reader.view().is_of(namespace) || is_unnamed_admitted(reader.settings(), namespace)
+}
+
+/// Whether the settings let objects of a namespace answer for hosts that nobody names.
+pub(super) fn is_unnamed_admitted(settings: &Settings, namespace: &str) -> bool {
+    settings.catch_all_namespaces.admits(namespace) && settings.may_claim(namespace, &Host::any())
 }
 
 /// Whether a listener for a broader host needs a domain of the host itself: the broader one is not
@@ -377,5 +380,21 @@ pub(crate) fn no_catch_all(entrant: &Entrant, entry: &HostListener) -> Finding {
             key.namespace()
         ),
         "name a host, list the namespace, or let routes name theirs",
+    )
+}
+
+/// The finding about a route for hosts that nobody names, at a listener of another namespace whose
+/// proxies are those of all, which may not answer for them.
+pub(super) fn no_catch_all_by(key: &ObjectKey) -> Finding {
+    Finding::new(
+        Severity::Warning,
+        key,
+        "spec.hostnames",
+        format!(
+            "names no host at a listener without one, and --catch-all-namespaces does not list \
+             namespace {}: it has no effect there",
+            key.namespace()
+        ),
+        "name hosts, or list the namespace",
     )
 }

@@ -1,5 +1,6 @@
 //! Routes: their parents, what they claim there, and their status.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use myriad_api::finding::cut;
@@ -10,16 +11,17 @@ use myriad_api::gateway::status::{
 use myriad_api::{BackendPort, Finding, Severity};
 use myriad_model::Host;
 
-use super::attach::{self, Attached, ParentAnswer, attach};
+use super::attach::{self, Attached, Attachment, ParentAnswer, attach};
 use super::backend_tls;
 use super::entity::host_of;
+use super::host::{may_be_unnamed, no_catch_all_by};
 use super::judgement::Judgement;
 use super::route::RouteObject;
 use super::standing::Mode;
 use super::tenants::Mesh;
-use super::{callers, entries, ports, rules, streams};
+use super::{callers, entries, guests, ports, rules, streams};
 use crate::engine::{Output, Reader, Unit};
-use crate::resolve::losers::unclaimable_by;
+use crate::resolve::losers::{unclaimable, unclaimable_by};
 use crate::resolve::notes;
 use crate::resolve::upstream::PortFound;
 
@@ -73,6 +75,9 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
     output.findings.extend(judged.findings);
     output.findings.extend(attach::hosts_of(&route).1);
     output.findings.extend(attach::beyond(reader, &route));
+    output
+        .findings
+        .extend(unclaimable_of(reader, &route, &attachments));
     output.statuses.push(Status {
         object: key.clone(),
         generation: route.generation(),
@@ -80,14 +85,44 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
             parents: parents.into(),
         }),
     });
-    for attachment in &attachments {
-        if let ParentAnswer::Taken(taken) = &attachment.answer {
-            for attached in taken {
-                claim(reader, &route, attached, &mut output);
+    claim_all(reader, &route, (&attachments, is_refused), &mut output);
+    output
+}
+
+/// Adds the claims of a route at the listeners that take it; one that is refused answers for
+/// nothing there.
+fn claim_all(
+    reader: &mut Reader<'_>,
+    route: &RouteObject,
+    (attachments, is_refused): (&[Attachment], bool),
+    output: &mut Output,
+) {
+    for attachment in attachments {
+        let ParentAnswer::Taken(taken) = &attachment.answer else {
+            continue;
+        };
+        for attached in taken {
+            claim(reader, route, attached, output);
+            if !is_refused {
+                output
+                    .stakes
+                    .extend(guests::stakes(reader, route, attached));
             }
         }
     }
-    output
+}
+
+/// The findings about hosts that a route would have at listeners of other namespaces, and that its
+/// own may not claim, each once.
+fn unclaimable_of(
+    reader: &Reader<'_>,
+    route: &RouteObject,
+    attachments: &[Attachment],
+) -> Vec<Finding> {
+    let kept: BTreeSet<&Host> = attachments.iter().flat_map(|it| &it.kept).collect();
+    let (key, settings) = (route.key(), reader.settings());
+    let finding = |host: &Host| unclaimable(key, "spec.hostnames".to_owned(), host, settings);
+    kept.into_iter().map(finding).collect()
 }
 
 /// The faults of the rules of a route, for gateways or for a Service of the mesh.
@@ -114,6 +149,14 @@ fn claim(reader: &mut Reader<'_>, route: &RouteObject, attached: &Attached, outp
     }
     let is_served = standing.is_served(reader);
     output.is_concerned |= is_served;
+    let namespace = route.key().namespace();
+    if is_served
+        && standing.is_of_another(route.key().namespace())
+        && attached.hosts.contains(&Host::any())
+        && !may_be_unnamed(reader, namespace)
+    {
+        output.findings.push(no_catch_all_by(route.key()));
+    }
     let mut is_placed = None;
     for host in attached.hosts.iter().filter(|host| **host != own) {
         if *host == Host::any() {

@@ -9,11 +9,12 @@ use myriad_model::Host;
 use super::attach::{Attached, ParentAnswer, attach};
 use super::entity::terminates;
 use super::facts::GatewayFact;
+use super::host::may_be_unnamed;
 use super::parent::judge;
 use super::ports::{self, Socket};
 use super::realm::is_owned_apart;
 use super::route::RouteObject;
-use super::standing::{self, GatewayStanding};
+use super::standing::{self, GatewayStanding, Mode};
 use super::tenants::{RouteTenant, Section};
 use super::{rules, streams};
 use crate::engine::{Output, PortKey, PortSpeech, Reader, Unit, UnitKey};
@@ -37,7 +38,7 @@ pub(crate) fn translate(reader: &mut Reader<'_>, unit: &Unit) -> Output {
                 continue;
             };
             let (standing, mut hosts) = (attached.standing, attached.hosts);
-            hosts.retain(|host| may_answer(reader, &standing, host));
+            hosts.retain(|host| may_answer(reader, &route, &standing, host));
             if hosts.is_empty() {
                 continue;
             }
@@ -93,9 +94,22 @@ fn section(reader: &mut Reader<'_>, attached: &Attached) -> Option<Section> {
     })
 }
 
-/// Whether an object with listeners may answer for a host. Rows for one of another namespace would
-/// never be asked, and be in the way of those that are.
-fn may_answer(reader: &mut Reader<'_>, standing: &GatewayStanding, host: &Host) -> bool {
+/// Whether a route may answer for a host at a listener of an object. Rows for one of another
+/// namespace would never be asked, and be in the way of those that are. Whoever writes a route for
+/// the listener of another namespace answers for hosts that nobody names as by a listener of its
+/// own.
+fn may_answer(
+    reader: &mut Reader<'_>,
+    route: &RouteObject,
+    standing: &GatewayStanding,
+    host: &Host,
+) -> bool {
+    let is_unnamed_guest = *host == Host::any()
+        && standing.mode == Mode::Shared
+        && standing.is_of_another(route.key().namespace());
+    if is_unnamed_guest && !may_be_unnamed(reader, route.key().namespace()) {
+        return false;
+    }
     standing.may_claim(reader, host) && !is_owned_apart(reader, standing, host, false)
 }
 

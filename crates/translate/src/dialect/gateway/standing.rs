@@ -192,6 +192,11 @@ impl GatewayStanding {
             .get_or_init(|| Beside::of(self.entity.listeners()))
     }
 
+    /// Whether it is of another namespace.
+    pub(crate) fn is_of_another(&self, namespace: &str) -> bool {
+        *namespace != *self.entity.key().namespace()
+    }
+
     /// Whether it may claim a host: with proxies of its own it may claim any, and for hosts that
     /// nobody names it is asked elsewhere.
     pub(crate) fn may_claim(&self, reader: &Reader<'_>, host: &Host) -> bool {

@@ -203,13 +203,17 @@ fn listeners_of(object: &Object) -> &[Listener] {
     }
 }
 
+/// The names of hosts that listeners of an object have.
+pub(crate) fn listener_names(object: &Object) -> impl Iterator<Item = &str> {
+    let listeners = listeners_of(object).iter();
+    listeners.filter_map(|it| it.hostname.as_deref())
+}
+
 /// The hosts that an object names, by what it says alone.
 fn named(object: &Object) -> BTreeSet<Host> {
-    let listeners = listeners_of(object).iter();
-    let of_listeners = listeners.filter_map(|it| it.hostname.as_deref());
     let route = RouteObject::of(object);
-    let of_route = route.iter().flat_map(RouteObject::hostnames);
-    let texts = of_listeners.chain(of_route.map(|text| &**text));
+    let of_route = route.iter().flat_map(|route| route.hostnames());
+    let texts = listener_names(object).chain(of_route.map(|text| &**text));
     texts.filter_map(|text| names::host(text).ok()).collect()
 }
 

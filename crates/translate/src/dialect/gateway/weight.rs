@@ -6,10 +6,10 @@ use myriad_api::gateway::{BackendTlsPolicySpec, GatewayObject};
 use myriad_api::istio::{Labels, SpecProblem};
 use myriad_api::{Meta, Object};
 
-use super::attach::DEFAULT_GATEWAYS_MAX;
 use super::backend_tls::ANCESTORS_MAX;
+use super::places::DEFAULT_GATEWAYS_MAX;
 use super::route::RouteObject;
-use super::rules;
+use super::{places, rules};
 
 /// The bytes that the status of a listener counts for: four conditions or five, of which some do
 /// not hold and say why.
@@ -50,6 +50,11 @@ pub(crate) fn status_bytes(object: &Object) -> u64 {
         }
     };
     count as u64 * bytes
+}
+
+/// The bytes that the places of a route count for; none for other kinds.
+pub(crate) fn place_bytes(object: &Object) -> u64 {
+    RouteObject::of(object).map_or(0, |route| places::bytes(&route))
 }
 
 /// The rows that the regexes of an object count for.

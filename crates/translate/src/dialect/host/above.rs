@@ -6,7 +6,10 @@
 //! certificate of their own: nobody answers in its name by its certificate unless its owner says
 //! so. A certificate beside the gateway's workload counts as that of another namespace only where
 //! it is lent to it: it may well be the wildcard's. What claims no host at all, a server or rule
-//! for `*`, never answers for one that is claimed.
+//! for `*`, never answers for one that is claimed. Routes of Gateway API at a listener of another
+//! namespace answer beside whatever else does there, and nobody tells them apart: a listener
+//! answers for the host where all of them may. The same goes for handshakes that rules of a
+//! VirtualService hand on where the Gateway of another namespace lets them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,6 +74,9 @@ pub(crate) fn find(
     let mut answering = Answering::new();
     for shade in patterns.iter().flat_map(|found| &*found.deeds) {
         let is_at = |known: &Shade| known.listener == shade.listener;
+        // What guests do is done beside what their listener does for the same wildcard.
+        let is_before =
+            |known: &Shade| is_at(known) && !(shade.is_of_guest && known.pattern == shade.pattern);
         if shade.deed.is_within() {
             let place = (&shade.listener, shade.deed);
             let by_pattern = answering.entry(place).or_default();
@@ -82,12 +88,14 @@ pub(crate) fn find(
                 last.push(shade);
             }
         } else if own.contains(&shade.listener)
-            || found.shades.iter().any(is_at)
+            || found.shades.iter().any(is_before)
             || shade.is_kept_by(&holders)
         {
             continue;
         } else if below.lets(reader, shade) {
-            found.shades.push(shade.clone());
+            if !shade.is_of_guest {
+                found.shades.push(shade.clone());
+            }
         } else if !found.strangers.iter().any(is_at) {
             found.strangers.push(shade.clone());
         }
@@ -104,7 +112,7 @@ pub(crate) fn find(
 fn holders(patterns: &[Arc<Found>]) -> Vec<&Shade> {
     let mut holders: Vec<&Shade> = Vec::new();
     let deeds = patterns.iter().rev().flat_map(|found| &*found.deeds);
-    for shade in deeds.filter(|shade| !shade.deed.is_within()) {
+    for shade in deeds.filter(|shade| !shade.deed.is_within() && !shade.is_of_guest) {
         let is_same = |it: &&Shade| it.listener == shade.listener && it.pattern == shade.pattern;
         if !holders.iter().any(is_same) && !shade.is_kept_by(&holders) {
             holders.push(shade);
@@ -152,8 +160,8 @@ impl Below<'_> {
     }
 
     /// Whether requests may be answered by what does so at a listener: by some of it where names
-    /// are claimed, by all of it where nobody claims them. Where TLS ends for the host itself,
-    /// nobody answers under its certificate for being older.
+    /// are claimed, by all of it where nobody claims them, and by all guests. Where TLS ends for
+    /// the host itself, nobody answers under its certificate for being older.
     fn is_answered(
         &self,
         reader: &Reader<'_>,
@@ -172,10 +180,14 @@ impl Below<'_> {
         };
         let is_unclaimed = |shade: &&Shade| shade.pattern.pattern() == Pattern::Any;
         let is_of_all = answering.first().is_some_and(is_unclaimed);
-        let mut answering = answering.iter();
+        let mut guests = answering.iter().filter(|shade| shade.is_of_guest);
+        if !guests.all(|shade| is_let(shade)) {
+            return false;
+        }
+        let mut others = answering.iter().filter(|shade| !shade.is_of_guest);
         match is_of_all {
-            true => answering.all(|shade| is_let(shade)),
-            false => answering.any(|shade| is_let(shade)),
+            true => others.all(|shade| is_let(shade)),
+            false => others.any(|shade| is_let(shade)),
         }
     }
 

@@ -34,7 +34,9 @@ pub(super) fn read(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> 
         Told::Nothing => return None,
         Told::Here(found) => found,
         Told::Elsewhere => {
-            let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, pattern));
+            // Where its unit did not run it has no rules that hand handshakes on.
+            let none = istio::Passers::new();
+            let (deeds, noted) = reader.apart(|reader| deeds(reader, shared, pattern, &none));
             Arc::new(found(deeds, noted, None))
         }
     };
@@ -58,7 +60,7 @@ pub(super) fn meaning(
     }
     let (deeds, noted) = reader.apart(|reader| match are_shared {
         true => Vec::new(),
-        false => deeds(reader, shared, host),
+        false => deeds(reader, shared, host, &istio::passers(output, host)),
     });
     reader.note_all(&noted);
     let hash = match deeds.is_empty() && provided.is_none() {
@@ -98,12 +100,13 @@ fn provided(reader: &mut Reader<'_>, host: &Host, output: &Output) -> Option<Pro
 struct Gathered {
     shades: Vec<Shade>,
     places: HashMap<Likeness, usize>,
-    /// The listeners where handshakes are taken.
-    taken: HashSet<Name>,
+    /// The listeners where handshakes are taken, with the namespaces whose objects do so.
+    taken: HashMap<Name, HashSet<Box<str>>>,
 }
 
-/// The key by which deeds are told apart: listener, deed, owner, and who may answer there too.
-type Likeness = (Name, Deed, Arc<str>, Namespaces);
+/// The key by which deeds are told apart: listener, deed, owner, who may answer there too, and
+/// whether they are those of guests.
+type Likeness = (Name, Deed, Arc<str>, Namespaces, bool);
 
 impl Gathered {
     fn add(&mut self, shade: Shade) {
@@ -113,11 +116,13 @@ impl Gathered {
             ObjectKind::IstioGateway => key.id().clone(),
             _ => key.namespace().into(),
         };
-        if !shade.deed.is_within() {
-            self.taken.insert(shade.listener.clone());
+        if !shade.deed.is_within() && !shade.is_of_guest {
+            let taken = self.taken.entry(shade.listener.clone()).or_default();
+            taken.insert(key.namespace().into());
         }
         let (listener, admitted) = (shade.listener.clone(), shade.admitted.clone());
-        match self.places.entry((listener, shade.deed, whose, admitted)) {
+        let likeness = (listener, shade.deed, whose, admitted, shade.is_of_guest);
+        match self.places.entry(likeness) {
             Entry::Vacant(place) => {
                 place.insert(self.shades.len());
                 self.shades.push(shade);
@@ -130,10 +135,38 @@ impl Gathered {
             }
         }
     }
+
+    /// Adds the deed of a VirtualService. Where a Gateway for the wildcard takes handshakes it says
+    /// who else may answer there; what rules of other namespaces hand on they hand on as guests.
+    fn add_of_service(&mut self, shade: Shade, passers: &istio::Passers) {
+        let taken = self.taken.get(&shade.listener);
+        let Some(namespaces) = taken.filter(|_| !shade.deed.is_within()) else {
+            self.add(shade);
+            return;
+        };
+        let key = &shade.claim.key;
+        let passer = (key.id().clone(), shade.listener.clone());
+        let is_guest = shade.deed == Deed::PassesOn
+            && !namespaces.contains(key.namespace())
+            && passers.contains(&passer);
+        if is_guest {
+            self.add(Shade {
+                is_of_guest: true,
+                // That of the operator is let by it, as what answers is.
+                admitted: [Box::<str>::from(EVERYBODY)].into_iter().collect(),
+                ..shade
+            });
+        }
+    }
 }
 
 /// The deeds for the names below a wildcard, at each listener, the oldest first.
-fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade> {
+fn deeds(
+    reader: &mut Reader<'_>,
+    shared: &Shared,
+    pattern: &Host,
+    passers: &istio::Passers,
+) -> Vec<Shade> {
     let claims = reader.claims_above(pattern);
     let is_istio = !claims.gateways.is_empty() || !claims.services.is_empty();
     if claims.ingresses.is_empty() && !is_istio && !claims.are_of_api() {
@@ -154,6 +187,12 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
     for (claim, end) in gateway::deeds(reader, pattern, &entrants) {
         found.add(shade(pattern, (claim, owner.as_ref()), end));
     }
+    for (claim, end) in gateway::deeds_of_guests(reader, pattern, &entrants) {
+        found.add(Shade {
+            is_of_guest: true,
+            ..shade(pattern, (claim, owner.as_ref()), end)
+        });
+    }
     let sites = istio::own_sites(reader, pattern, &claims, owner.as_ref());
     for gateway in &sites {
         let claim = reader.claim(&gateway.meta, pattern);
@@ -173,14 +212,13 @@ fn deeds(reader: &mut Reader<'_>, shared: &Shared, pattern: &Host) -> Vec<Shade>
     let mut ways = istio::Ways::default();
     for (claim, service) in services {
         for end in istio::deeds_of_service(reader, &mut ways, &service, pattern) {
-            // A Gateway for the wildcard says who else may answer there.
-            if end.deed.is_within() || !found.taken.contains(&end.listener) {
-                found.add(shade(pattern, (claim.clone(), owner.as_ref()), end));
-            }
+            let shade = shade(pattern, (claim.clone(), owner.as_ref()), end);
+            found.add_of_service(shade, passers);
         }
     }
     for (claim, end) in istio::deeds_of_broader(reader, pattern, whose) {
-        found.add(shade(pattern, (claim, owner.as_ref()), end));
+        let shade = shade(pattern, (claim, owner.as_ref()), end);
+        found.add_of_service(shade, passers);
     }
     let mut found = found.shades;
     found.sort_by(|a, b| a.claim.age().cmp(&b.claim.age()));
@@ -202,6 +240,7 @@ fn shade(pattern: &Host, (claim, owner): (Claim, Option<&Claim>), end: istio::En
         claim,
         admitted: end.admitted,
         deed: end.deed,
+        is_of_guest: false,
     }
 }
 
@@ -229,6 +268,7 @@ fn of_ingresses(
                 admitted: known.options.wildcard_sharing.clone(),
                 deed,
                 borrower: None,
+                is_of_guest: false,
             });
         }
     };
@@ -269,6 +309,7 @@ fn of_default_backends(
                 admitted: [Box::<str>::from(EVERYBODY)].into_iter().collect(),
                 deed: Deed::Answers,
                 borrower: None,
+                is_of_guest: false,
             });
         }
     }

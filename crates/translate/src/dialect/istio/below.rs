@@ -3,11 +3,13 @@
 //! of others that may not answer for the host may stand between.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use myriad_api::istio::{Gateway, VirtualService};
 use myriad_api::{Finding, ObjectKey, ObjectKind, Severity};
 use myriad_model::{Host, Name, host::Pattern};
 
+use super::admission::may_be_unnamed;
 use super::entrance::{self, Door, Entrance};
 use super::scene::{HostScene, Site, Tenant};
 use super::stream::Holders;
@@ -56,9 +58,49 @@ pub(super) fn answers_unnamed(reader: &mut Reader<'_>, service: &VirtualService)
             return false;
         };
         let mut ways = entrance::for_host(reader, &gateway, &host, Some(own));
-        entrance::keep_answering(reader, &gateway, &host, &mut ways);
+        entrance::keep_let(reader, &gateway, (&host, own), &mut ways);
         ways.iter().any(|way| way.door != Door::Stream)
     })
+}
+
+/// The finding about a VirtualService for hosts that nobody names, which a field says, where its
+/// namespace may not answer for them and servers of others that it enters by may.
+pub(super) fn judge_service(
+    reader: &mut Reader<'_>,
+    service: &VirtualService,
+    (gateways, field): (&[Arc<str>], String),
+) -> Option<Finding> {
+    let (host, key) = (Host::any(), &service.meta.key);
+    let own = key.namespace();
+    if may_be_unnamed(reader, own) {
+        return None;
+    }
+    let mut gateways = gateways.iter();
+    let is_kept_off = gateways.any(|id| {
+        let Some(gateway) = reader.servers(id, &host) else {
+            return false;
+        };
+        let mut ways = entrance::for_host(reader, &gateway, &host, Some(own));
+        entrance::keep_answering(reader, &gateway, &host, &mut ways);
+        ways.iter().any(|way| has_rules(service, way))
+    });
+    let settings = reader.settings();
+    is_kept_off.then(|| match settings.may_claim(own, &host) {
+        true => no_catch_all(key, field, &settings.catch_all_namespaces),
+        false => unclaimable(key, field, &host, settings),
+    })
+}
+
+/// Whether a VirtualService has rules for connections that tell a name, where they come by a way
+/// in.
+fn has_rules(service: &VirtualService, way: &Entrance) -> bool {
+    let spec = &service.spec;
+    match way.door {
+        Door::Plain | Door::ToTls | Door::Tls | Door::Closed => !spec.http.is_empty(),
+        Door::TlsStream => !spec.tcp.is_empty(),
+        Door::Passing => !spec.tls.is_empty(),
+        Door::Stream => false,
+    }
 }
 
 /// Adds the domains of a host that its VirtualServices enter by servers above it, where no domain

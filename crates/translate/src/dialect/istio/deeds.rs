@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use myriad_api::istio::{Gateway, VirtualService};
-use myriad_model::{Host, Name, host::Pattern};
+use myriad_model::{Host, Name, OriginKind, Value};
 
 use super::admission::may_claim;
 use super::entrance::{self, Admitted, Door, Entrance};
 use super::{below, credential};
-use crate::engine::{Reader, namespace_of};
+use crate::engine::{Output, Reader, namespace_of};
 use crate::resolve::names::broader;
 use crate::resolve::{Claim, Claims, Deed, EVERYBODY, Namespaces};
 
@@ -24,6 +24,10 @@ pub(crate) struct End {
     /// Whether the certificate that is shown is neither the Gateway's own nor lent to it.
     pub is_borrowed: bool,
 }
+
+/// The VirtualServices whose rules hand on handshakes, by `namespace/name`, each with a listener
+/// where they do.
+pub(crate) type Passers = HashSet<(Arc<str>, Name)>;
 
 /// The ways in to what is below a wildcard, found once for all VirtualServices of a namespace: by
 /// Gateway, pattern of its servers, and namespace.
@@ -55,7 +59,7 @@ impl Ways {
         }
         let entered = reader.servers(id, cover).map(|gateway| {
             let mut ways = entrance::for_host(reader, &gateway, cover, Some(&**own));
-            entrance::keep_answering(reader, &gateway, pattern, &mut ways);
+            entrance::keep_let(reader, &gateway, (pattern, &**own), &mut ways);
             let admitted = match cover != pattern && ways.iter().any(|way| way.door.ends_tls()) {
                 true => entrance::admitted(reader, &gateway, cover),
                 false => Admitted::new(),
@@ -151,8 +155,12 @@ pub(crate) fn of_broader(
                 }
                 let covered = reader.claim(&gateway.meta, pattern);
                 let claim = reader.noted_claim(&service, cover).by(&covered);
+                let is_passed = reader.names_of(&service).is_within_names(pattern);
                 let ways = entrance::for_host(reader, gateway, pattern, Some(own));
-                let ends = ways.into_iter().filter_map(|way| answers(&service, way));
+                let ends = ways.into_iter().filter_map(|way| match way.door {
+                    Door::Passing => is_passed.then(|| passes_on(way.listener)),
+                    _ => answers(&service, way),
+                });
                 found.extend(ends.map(|end| (claim.clone(), end)));
             }
         }
@@ -175,6 +183,34 @@ fn answers(service: &VirtualService, way: Entrance) -> Option<End> {
     })
 }
 
+/// The deed of rules for TLS where handshakes go on as they come.
+fn passes_on(listener: Name) -> End {
+    End {
+        listener,
+        admitted: Namespaces::default(),
+        deed: Deed::PassesOn,
+        is_borrowed: false,
+    }
+}
+
+/// The VirtualServices whose rules hand on handshakes for the names below a wildcard, by what its
+/// unit has made.
+pub(crate) fn passers(output: &Output, pattern: &Host) -> Passers {
+    let mut found = Passers::new();
+    for (_, resource) in &output.resources {
+        let Value::StreamRoute(stream_route) = &resource.value else {
+            continue;
+        };
+        let origin = &resource.origin;
+        let is_rule = origin.kind == OriginKind::VirtualService && !stream_route.terminate;
+        if is_rule && stream_route.hosts.contains(pattern) {
+            let listeners = stream_route.listeners.iter();
+            found.extend(listeners.map(|listener| (origin.id.clone(), listener.clone())));
+        }
+    }
+    found
+}
+
 /// The deeds of a VirtualService for a wildcard that it names.
 pub(crate) fn of_service(
     reader: &mut Reader<'_>,
@@ -185,7 +221,7 @@ pub(crate) fn of_service(
     let names = reader.names_of(service);
     let own: Arc<str> = service.meta.key.namespace().into();
     let is_named = names.has_host(pattern);
-    let is_passed = pattern.pattern() != Pattern::Any && names.takes(pattern);
+    let is_passed = names.is_within_names(pattern);
     let mut patterns = vec![pattern.clone()];
     patterns.extend(broader(pattern));
     let mut found = Vec::new();
@@ -200,19 +236,13 @@ pub(crate) fn of_service(
                     && is_named
                     && cover != pattern
                     && below::is_unanswered(reader, gateway, way);
-                let deed = match way.door {
-                    Door::Passing if is_passed => Some(Deed::PassesOn),
-                    _ if ends_tls => Some(Deed::EndsTls),
-                    _ => None,
-                };
-                if let Some(deed) = deed {
+                if way.door == Door::Passing && is_passed {
+                    found.push(passes_on(way.listener.clone()));
+                } else if ends_tls {
                     found.push(End {
                         listener: way.listener.clone(),
-                        admitted: match deed {
-                            Deed::EndsTls => admitted(&entered.admitted, way),
-                            _ => Namespaces::default(),
-                        },
-                        deed,
+                        admitted: admitted(&entered.admitted, way),
+                        deed: Deed::EndsTls,
                         is_borrowed: credential::is_borrowed(reader, gateway, way),
                     });
                 }

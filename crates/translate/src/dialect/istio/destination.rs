@@ -62,10 +62,7 @@ fn look_up(
     let host = destination.host.to_ascii_lowercase();
     let domain = &reader.settings().cluster_domain;
     let service = names::service(&host, namespace, domain);
-    let wanted = destination
-        .port
-        .map(|port| port.number)
-        .filter(|number| *number > 0);
+    let wanted = wanted_port(destination);
     let found = match &service {
         Some(id) => of_service(reader, id, namespace, wanted)?,
         None => None,
@@ -94,6 +91,55 @@ fn look_up(
         Owner::Service(id, _) => upstream::subset_name(&id, number, subset),
         Owner::Entry(namespace) => upstream::entry_name(&namespace, &full, number, subset),
     })
+}
+
+/// The port that a destination names.
+fn wanted_port(destination: &Destination) -> Option<u16> {
+    let port = destination.port.map(|port| port.number);
+    port.filter(|number| *number > 0)
+}
+
+/// Checks that a root sees what a delegate of another namespace leads to: a destination that an
+/// object of `namespace` names, of which [`resolve`] found the upstream.
+///
+/// # Errors
+/// That it does not, as if that were not there.
+pub(super) fn check_root(
+    reader: &mut Reader<'_>,
+    destination: &Destination,
+    (found, namespace): (&str, &str),
+    root: &str,
+) -> Result<(), Lost> {
+    let host = destination.host.to_ascii_lowercase();
+    let domain = &reader.settings().cluster_domain;
+    let (service, wanted) = (
+        names::service(&host, namespace, domain),
+        wanted_port(destination),
+    );
+    if let Some(id) = &service {
+        let service = match wanted {
+            Some(number) => reader.exported_port(id, &BackendPort::Number(number)).1,
+            None => reader.service_alone(id),
+        };
+        if let Some(service) = service {
+            return seen(reader, id, service.exports(), root);
+        }
+    }
+    let full = service.map_or(host, |id| names::service_host(&id, domain));
+    let owner = upstream::namespace(found).map(|(owner, _)| owner);
+    let known = service_entry::find(reader, &full, (root, owner));
+    let is_seen = known.is_some_and(|(_, ports)| {
+        let is_listed = |number: u16| ports.binary_search(&number).is_ok();
+        wanted.is_none_or(is_listed)
+    });
+    match is_seen {
+        true => Ok(()),
+        false => Err(Lost {
+            field: "host",
+            problem: format!("{full} is of no ServiceEntry that is exported to namespace {root}"),
+            remedy: "let the owner of the ServiceEntry add this namespace to its spec.exportTo",
+        }),
+    }
 }
 
 fn check_subset(found: SubsetFound, subset: &str, host: &str) -> Result<(), Lost> {

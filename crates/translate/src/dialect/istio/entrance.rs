@@ -10,6 +10,7 @@ use myriad_api::istio::{Gateway, GatewaySpec};
 use myriad_api::{Finding, ObjectKey};
 use myriad_model::{Host, Name, host::Pattern};
 
+use super::admission::may_be_unnamed;
 use super::port::{self, Binding, Homeless, Stand};
 use super::tls::{self, ServerProblem};
 use crate::engine::{PortSpeech, Reader};
@@ -187,6 +188,21 @@ pub(crate) fn keep_answering(
     if host.pattern() == Pattern::Any {
         let namespace = gateway.meta.key.namespace();
         ways.retain(|way| answers_unnamed(reader, namespace, way));
+    }
+}
+
+/// Leaves of the entrances for hosts that nobody names those by which objects of a namespace may
+/// answer for them: the Gateway may, and so may they, even where it is another namespace's.
+pub(crate) fn keep_let(
+    reader: &Reader<'_>,
+    gateway: &Gateway,
+    (host, namespace): (&Host, &str),
+    ways: &mut Vec<Entrance>,
+) {
+    keep_answering(reader, gateway, host, ways);
+    let is_any = host.pattern() == Pattern::Any;
+    if is_any && !ways.is_empty() && !may_be_unnamed(reader, namespace) {
+        ways.retain(|way| way.door == Door::Stream);
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use myriad_api::istio::VirtualService;
-use myriad_api::istio::virtual_service::{Destination, HttpMatch, HttpRoute};
+use myriad_api::istio::virtual_service::{HttpMatch, HttpRoute};
 use myriad_api::{Finding, Severity};
 use myriad_model::{
-    Action, Draft, Host, Label, Mirror, Name, Origin, OriginKind, PathMatch, PathReading, Policy,
-    Route, Share, Underscores, ValueMatch, WeightedUpstream,
+    Action, Draft, Host, Label, Name, Origin, OriginKind, PathMatch, PathReading, Policy, Route,
+    Underscores, ValueMatch,
 };
 
 use super::beyond::Rest;
@@ -17,12 +17,13 @@ use super::matching::SourceFit;
 use super::narrower::{Narrower, ROUTE_BYTES};
 use super::rule_problem::RuleProblem;
 use super::scene::{Named, Tenant};
+use super::sending::Sending;
 use super::weight::DelegatedLeft;
 use super::{
-    answer, binding, destination, fault, headers, limits, matching, misspelt, narrower, policy,
-    processor, redirect, texts,
+    answer, binding, headers, limits, matching, misspelt, narrower, policy, processor, redirect,
+    texts,
 };
-use crate::engine::{Output, Reader, Unit};
+use crate::engine::{Output, Reader};
 use crate::regex::{Regexes, TooMany};
 
 /// The rank of a redirect to HTTPS, before every rule.
@@ -33,9 +34,6 @@ const RULE_RANK: u64 = 5 << 56;
 
 /// Rules that take everything go behind those of younger VirtualServices that do not.
 const CATCH_ALL_RANK: u64 = 6 << 56;
-
-/// The mirrors of a rule that get copies: each request of a client is as many to endpoints.
-const MIRRORS_MAX: usize = 8;
 
 /// The place of a rule among all of its host.
 #[derive(Clone, Copy)]
@@ -192,12 +190,13 @@ fn add_rule(
     regexes: &mut Regexes,
     output: &mut Output,
 ) {
-    let (mut problems, mut needs) = (Vec::new(), Vec::new());
-    let mut policy = policy::build(&rule.route, &mut problems);
+    let mut sending = Sending::of(rule, &tenant.service);
+    let mut policy = policy::build(&rule.route, &mut sending.problems);
     let left = headers::EditsLeft::beside(policy.headers.as_deref());
-    let mut action = action(reader, rule, left, &mut problems, &mut needs);
-    if matches!(action, Action::Forward(_)) {
-        policy.mirrors = mirrors(reader, rule, &mut problems, &mut needs);
+    let mut action = sending.action(reader, left);
+    if let Action::Forward(shares) = &mut action {
+        policy.mirrors = sending.mirrors(reader);
+        sending.keep_client(reader, shares, &mut policy);
     } else {
         // What is never sent on is never sent again either.
         policy = Policy {
@@ -217,20 +216,17 @@ fn add_rule(
     policy.is_operators = is_operators(reader, tenant, rule, &action);
     let policy = Arc::new(policy);
     if is_closed(reader, rule) {
-        needs.clear();
+        sending.needs.clear();
         action = Action::Forward(Arc::default());
     }
-    let field = |end: &str| format!("spec.http[{}].{end}", rule.at);
-    for RuleProblem {
-        field: end,
-        message,
-        remedy,
-    } in problems
-    {
-        let key = &rule.service.meta.key;
-        let finding = Finding::new(Severity::Error, key, field(&end), message, remedy);
-        output.findings.push(finding);
-    }
+    let Sending {
+        problems,
+        of_root,
+        needs,
+        ..
+    } = sending;
+    tell(&rule.service, rule.at, problems, output);
+    tell(&tenant.service, place.rule, of_root, output);
     let scene = RuleScene {
         ground,
         tenant,
@@ -253,6 +249,16 @@ fn add_rule(
     if output.routes.count() > routes_before {
         output.needs.extend(needs);
     }
+}
+
+/// Tells of the problems of a rule of an object.
+fn tell(service: &VirtualService, rule: usize, problems: Vec<RuleProblem>, output: &mut Output) {
+    let findings = problems.into_iter().map(|problem| {
+        let field = format!("spec.http[{rule}].{}", problem.field);
+        let (key, message, remedy) = (&service.meta.key, problem.message, problem.remedy);
+        Finding::new(Severity::Error, key, field, message, remedy)
+    });
+    output.findings.extend(findings);
 }
 
 /// Whether a rule that leads to another namespace's endpoints is the operator's: the gateway itself
@@ -451,149 +457,4 @@ impl RuleScene<'_> {
         listeners.dedup();
         listeners.into()
     }
-}
-
-/// The action of a rule. Each of its destinations may change `left` of the headers.
-fn action(
-    reader: &mut Reader<'_>,
-    rule: &Rule,
-    left: headers::EditsLeft,
-    problems: &mut Vec<RuleProblem>,
-    needs: &mut Vec<Unit>,
-) -> Action {
-    let rare = rule.route.rare.as_deref();
-    note_rivals(&rule.route, problems);
-    if let Some(written) = rare.and_then(|rare| rare.redirect.as_ref()) {
-        return redirect::build(written, problems);
-    }
-    if let Some(written) = rare.and_then(|rare| rare.direct_response.as_ref()) {
-        return answer::respond(written, problems);
-    }
-    let shares = &rule.route.route;
-    let is_only = shares.len() == 1;
-    let mut upstreams = Vec::with_capacity(shares.len());
-    for (at, share) in shares.iter().enumerate() {
-        let field = format!("route[{at}].destination");
-        let lost = lost_name(rule, at);
-        let upstream = find(reader, rule, (&field, &share.destination), problems, needs);
-        let headers = share.headers.as_deref().and_then(|headers| {
-            headers::headers(headers, &format!("route[{at}].headers"), left, problems)
-        });
-        upstreams.push(WeightedUpstream {
-            upstream: upstream.map_or(lost, Name::new),
-            weight: match (share.weight, is_only) {
-                (0, true) => 1,
-                (weight, _) => weight,
-            },
-            headers,
-            filters: None,
-        });
-    }
-    Action::Forward(upstreams.into())
-}
-
-/// Names what stands beside something that goes first, and so has no effect.
-fn note_rivals(route: &HttpRoute, problems: &mut Vec<RuleProblem>) {
-    let rare = route.rare.as_deref();
-    let answers = [
-        ("redirect", rare.is_some_and(|it| it.redirect.is_some())),
-        (
-            "directResponse",
-            rare.is_some_and(|it| it.direct_response.is_some()),
-        ),
-        ("route", !route.route.is_empty()),
-    ];
-    let mut written = answers.iter().filter(|(_, is_set)| *is_set);
-    let Some((first, _)) = written.next() else {
-        return;
-    };
-    problems.extend(written.map(|(field, _)| RuleProblem {
-        field: (*field).into(),
-        message: format!("stands beside {first}, which goes first, so it has no effect"),
-        remedy: "keep one of redirect, directResponse and route",
-    }));
-}
-
-/// The name of what is not there, which answers 503 for its share.
-fn lost_name(rule: &Rule, at: usize) -> Name {
-    let id = rule.service.meta.key.id();
-    Name::new(format!("{id}/{}.{at}/missing", rule.at))
-}
-
-fn find(
-    reader: &mut Reader<'_>,
-    rule: &Rule,
-    (field, written): (&str, &Destination),
-    problems: &mut Vec<RuleProblem>,
-    needs: &mut Vec<Unit>,
-) -> Option<Arc<str>> {
-    let namespace = rule.service.meta.key.namespace();
-    match destination::resolve(reader, written, namespace) {
-        Ok(upstream) => {
-            needs.push(Unit::upstream(upstream.clone()));
-            Some(upstream)
-        }
-        Err(lost) => {
-            problems.push(RuleProblem {
-                field: format!("{field}.{}", lost.field),
-                message: format!("{}, so its requests get 503", lost.problem),
-                remedy: lost.remedy,
-            });
-            None
-        }
-    }
-}
-
-/// The destinations of copies of a rule's requests.
-fn mirrors(
-    reader: &mut Reader<'_>,
-    rule: &Rule,
-    problems: &mut Vec<RuleProblem>,
-    needs: &mut Vec<Unit>,
-) -> Box<[Mirror]> {
-    let Some(rare) = rule.route.rare.as_deref() else {
-        return Box::default();
-    };
-    let single = rare.mirror.iter().map(|to| {
-        let percent = rare.mirror_percent;
-        let of_whole =
-            percent.map(|it| Share::from_ppm(it.saturating_mul(10_000)).unwrap_or(Share::ALL));
-        (to, rare.mirror_percentage, of_whole, "mirror".to_owned())
-    });
-    let several = rare.mirrors.iter().enumerate().map(|(at, mirror)| {
-        let field = format!("mirrors[{at}].destination");
-        (&mirror.destination, mirror.percentage, None, field)
-    });
-    let mut found = Vec::new();
-    for (at, (to, percentage, of_whole, field)) in single.chain(several).enumerate() {
-        if at == MIRRORS_MAX {
-            problems.push(RuleProblem {
-                field,
-                message: format!(
-                    "is beyond the {MIRRORS_MAX} mirrors that a rule may have, so no copies go \
-                     there, nor to those behind it"
-                ),
-                remedy: "remove mirrors",
-            });
-            break;
-        }
-        let share = match (percentage, of_whole) {
-            (Some(percent), _) => fault::share(percent, &field, problems),
-            (None, Some(share)) => Some(share).filter(|share| share.ppm() > 0),
-            (None, None) => Some(Share::ALL),
-        };
-        let Some(share) = share else {
-            continue;
-        };
-        if let Some(upstream) = find(reader, rule, (&field, to), problems, needs) {
-            found.push(Mirror {
-                upstream: Name::new(upstream),
-                share,
-                authority: Box::default(),
-                omits_body: false,
-                keeps_authority: false,
-            });
-        }
-    }
-    found.into()
 }

@@ -194,7 +194,7 @@ fn enter(
             continue;
         }
         let mut ways = entrance::for_host(reader, gateway, cover, Some(namespace));
-        entrance::keep_answering(reader, gateway, host, &mut ways);
+        entrance::keep_let(reader, gateway, (host, namespace), &mut ways);
         ways.retain(|way| named != Named::Sni || way.door == Door::Passing);
         ways.retain(|way| known.insert((way.server, way.listener.clone())));
         found.extend(ways);

@@ -171,6 +171,7 @@ fn pod() -> impl Strategy<Value = Object> {
         });
         Object::Pod(Arc::new(Pod {
             meta,
+            uid: None,
             labels,
             address,
             account,

@@ -238,10 +238,10 @@ fn a_backend_of_another_namespace_is_told_of_clients_by_the_proxy_alone() {
         "name: web, port: 80".to_owned(),
         "name: web, namespace: blog, port: 80".to_owned(),
     );
-    let copy = format!(
-        "filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{{other}}}}}}}, {}",
-        filters.replacen("filters: [", "", 1)
-    );
+    let copy =
+        format!("filters: [{{type: RequestMirror, requestMirror: {{backendRef: {{{other}}}}}}}]");
+    let edited_copy = copy.replace(']', &filters.replacen("filters: [", ", ", 1));
+    let edited = format!("{{{own}, {filters}}}");
     for (of_rule, backends, namespace, is_told) in [
         (filters, format!("{{{own}}}"), "platform", true),
         (filters, format!("{{{other}}}"), "platform", false),
@@ -251,13 +251,10 @@ fn a_backend_of_another_namespace_is_told_of_clients_by_the_proxy_alone() {
             "platform",
             false,
         ),
-        (&*copy, format!("{{{own}}}"), "platform", false),
-        (
-            "",
-            format!("{{{own}, {filters}}}, {{{other}}}"),
-            "platform",
-            true,
-        ),
+        (&*edited_copy, format!("{{{own}}}"), "platform", false),
+        // A copy has what is changed for the backend too.
+        (&*copy, edited.clone(), "platform", false),
+        ("", format!("{edited}, {{{other}}}"), "platform", true),
         (
             "",
             format!("{{{own}}}, {{{other}, {filters}}}"),

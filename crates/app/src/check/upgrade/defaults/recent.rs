@@ -153,6 +153,13 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         sign: Sign::Look("look for namespaces with very many Gateways, routes and policies"),
     },
     ChangedDefault {
+        line: "Places of routes of Gateway API",
+        change: "a route has its hosts at eight listeners of a parent, or at those that it names, \
+                 and counts for them in the memory of objects",
+        setting: "--bound object-bytes=0",
+        sign: Sign::Look("look for routes without sectionName at Gateways of many listeners"),
+    },
+    ChangedDefault {
         line: "Of what DNS says an upstream has 1,024 addresses",
         change: "an upstream has 1,024 addresses of DNS, which its names share",
         setting: "",
@@ -163,5 +170,75 @@ pub(super) const RECENT: &[ChangedDefault] = &[
         change: "what an edit leads to beside its own object may follow in turns of namespaces",
         setting: "",
         sign: Sign::Look("look for Gateways with thousands of routes, and for changes that wait"),
+    },
+    ChangedDefault {
+        line: "has at a listener of another namespace",
+        change: "routes have the hosts at listeners of other namespaces that their own may claim",
+        setting: "--tenants",
+        sign: Sign::Look("look for findings about hostnames of routes and --tenants"),
+    },
+    ChangedDefault {
+        line: "for all hosts at such a listener of shared proxies",
+        change: "routes for all hosts and wildcards at listeners of other namespaces answer for no \
+                 host that others claim",
+        setting: "--catch-all-namespaces",
+        sign: Sign::Look("look for routes without hostnames at Gateways of other namespaces"),
+    },
+    ChangedDefault {
+        line: "A VirtualService for `*` answers for hosts that nobody names",
+        change: "VirtualServices for `*` answer at Gateways of other namespaces where their own \
+                 namespace may answer for hosts that nobody names",
+        setting: "--catch-all-namespaces",
+        sign: Sign::Look("look for VirtualServices for `*` at Gateways of other namespaces"),
+    },
+    ChangedDefault {
+        line: "Rules for TLS of a VirtualService at a server with `PASSTHROUGH`",
+        change: "rules for TLS at Gateways of other namespaces hand on no handshakes of hosts that \
+                 others claim",
+        setting: "--catch-all-namespaces",
+        sign: Sign::Look("look for rules for TLS by wildcards at Gateways of other namespaces"),
+    },
+    ChangedDefault {
+        line: "Keys of an issuer to which its OpenID configuration leads",
+        change: "keys of issuers without jwksUri are fetched where endpoints may be, and not over \
+                 HTTP where the issuer has HTTPS",
+        setting: "`jwksUri`",
+        sign: Sign::Look("look for RequestAuthentications without jwks and jwksUri"),
+    },
+    ChangedDefault {
+        line: "Answers of gRPC authorizers without the media type",
+        change: "calls of gRPC authorizers that do not end with grpc-status 0 are no answers",
+        setting: "",
+        sign: Sign::Look("look at authorizers of gRPC that are not of a library of gRPC"),
+    },
+    ChangedDefault {
+        line: "changes no header field by which the proxy tells whom a request comes from",
+        change: "VirtualServices tell Services of other namespaces nothing of clients",
+        setting: "",
+        sign: Sign::Look("look for findings about fields that tell whom requests come from"),
+    },
+    ChangedDefault {
+        line: "By a delegate of another namespace a VirtualService reaches",
+        change: "VirtualServices reach by delegates what their own namespace sees",
+        setting: "`exportTo` of the delegate",
+        sign: Sign::Look("look for findings about spec.http[].delegate and exportTo"),
+    },
+    ChangedDefault {
+        line: "Documents of YAML in a directory that is served",
+        change: "documents of YAML have 50,000 nodes, 1,024 aliases, and lists 16,384 items",
+        setting: "",
+        sign: Sign::Look("look for findings about documents and lists of which more is not read"),
+    },
+    ChangedDefault {
+        line: "A directory in the root of `myriad serve`",
+        change: "a directory in the root of a served directory has a quarter of what the root has",
+        setting: "",
+        sign: Sign::Look("look for directories of 250,000 files or 16,384 directories"),
+    },
+    ChangedDefault {
+        line: "Links to directories below a directory in the root",
+        change: "links to directories are followed within their root, and to each directory once",
+        setting: "a link in the root",
+        sign: Sign::Look("look for findings about links to directories"),
     },
 ];

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use myriad_model::{Balancer, HashTable, LocalityShares, UpstreamOptions, Warmup};
+use myriad_model::{Balancer, HashTable, LocalityShares, Outlier, UpstreamOptions, Warmup};
 
 use super::super::ACTIVE_LOOKS;
 use super::{fail, hashing, member, members, outlier, shares, shares_at};
+use crate::balance::outlier::EndpointOutcome;
+use crate::balance::part::LOOKS;
 use crate::balance::{Choice, Endpoint, Flight, Member, Pool, PoolPart, TransportSettings};
 use crate::random::rng::Rng;
 
@@ -229,6 +231,66 @@ fn of_very_many_endpoints_some_tell_how_many_requests_are_in_flight() {
     assert!(pool.looked_at(pool.step()).count() <= ACTIVE_LOOKS);
     drop(flights);
     assert_eq!(pool.active(), 0);
+}
+
+/// Half of 20,480 endpoints fail within 100 ms, and come back one after the other 100 ms later.
+#[test]
+fn of_very_many_endpoints_that_fail_and_come_back_an_attempt_looks_at_few() {
+    const COUNT: u32 = 20_480;
+    let options = UpstreamOptions {
+        outlier: Some(Box::new(Outlier {
+            ejection_time: Duration::from_millis(100),
+            ..outlier(100, 0)
+        })),
+        ..with(Balancer::Random)
+    };
+    let member = |number: u32| Member {
+        target: Arc::new(Endpoint::new(
+            ((0x0a00_0000 + number).to_be_bytes(), 80).into(),
+            TransportSettings::shared(None),
+        )),
+        weight: 1,
+        priority: 0,
+    };
+    let members: Vec<Member> = (0..COUNT).map(member).collect();
+    let parts = divided(members, &[128; COUNT as usize / 128], &options);
+    let pool = Pool::of_parts(None, parts.iter(), &options, (None, 0));
+    let row = pool.levels[0].row().unwrap();
+    LOOKS.set(0);
+    for (index, member) in pool.members().enumerate().step_by(2) {
+        // As it is once an endpoint was taken.
+        row.remember(index, &member.target);
+        let now = 1_000 + index as u64 % 100;
+        assert!(pool.note(&member.target, EndpointOutcome::Response(500), || now));
+    }
+    // All of them once, and then one part for each that fails.
+    let (all, failed) = (COUNT as usize, COUNT as usize / 2);
+    assert!(LOOKS.take() <= all + failed * (128 + 1));
+    assert_eq!(pool.out(), COUNT / 2);
+    for now in 1_100..1_200 {
+        take_one(&pool, now);
+    }
+    // All of them every 20 ms, and a part now and then to find somebody in it.
+    let looked_at = LOOKS.take();
+    assert!((1..=7 * all).contains(&looked_at), "{looked_at}");
+    take_one(&pool, 1_300);
+    assert_eq!(pool.out(), 0);
+    // In another row it is elsewhere, and found there.
+    let others = Pool::of_parts(None, parts.iter().rev(), &options, (None, 0));
+    assert!(fail(&others, 1_000, 2_000));
+    assert_eq!(others.out(), 1);
+}
+
+/// Takes one endpoint.
+fn take_one(pool: &Pool, now_ms: u64) {
+    let choice = Choice {
+        dice: &Rng::new(now_ms),
+        tried: None,
+        hash: None,
+        now_ms: Some(now_ms),
+    };
+    let taken = pool.choose(&choice).unwrap();
+    assert!(!taken.record.is_out(now_ms));
 }
 
 #[test]

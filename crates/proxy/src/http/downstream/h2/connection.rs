@@ -448,10 +448,11 @@ impl Connection {
             kind::SETTINGS if head.has(flag::ACK) => {}
             kind::SETTINGS => {
                 let settings = frame::settings(payload).map_err(Fault::Connection)?;
-                self.shared.with(|streams| {
+                let opened = self.shared.with(|streams| {
                     frame::write(kind::SETTINGS, flag::ACK, 0, &[], streams.output());
                     streams.set(settings)
                 })?;
+                self.charge_opened(opened);
             }
             kind::PUSH_PROMISE => return Err(WRONG),
             kind::PING => self.ping(head, payload)?,

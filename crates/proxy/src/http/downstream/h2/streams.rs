@@ -446,32 +446,37 @@ impl Streams {
         Ok(())
     }
 
-    /// Follows what the client says of itself.
+    /// Follows what the client says of itself; tells how many streams it has opened windows of.
     ///
     /// # Errors
     /// A window that grows too far.
-    pub(super) fn set(&mut self, settings: frame::H2Settings) -> Result<(), Fault> {
+    pub(super) fn set(&mut self, settings: frame::H2Settings) -> Result<usize, Fault> {
         if let Some(max) = settings.frame_bytes_max {
             // Longer frames than are taken are not sent either.
             self.frame_bytes_max = frame::FRAME_BYTES_MAX.min(max as usize);
         }
-        let Some(window) = settings.window_bytes else {
-            return Ok(());
-        };
-        let more = i64::from(window) - self.stream_window;
-        self.stream_window = i64::from(window);
+        let window = settings.window_bytes.map_or(self.stream_window, i64::from);
+        let more = window - std::mem::replace(&mut self.stream_window, window);
+        if more == 0 {
+            return Ok(0);
+        }
+        let mut opened = 0;
         for (_, place) in &self.live {
             let Some(slot) = self.slots.get_mut(*place) else {
                 continue;
             };
+            let was_closed = slot.window <= 0;
             slot.window += more;
             if slot.window > i64::from(frame::WINDOW_BYTES_MAX) {
                 return Err(Fault::Connection(Reason::FlowControl));
             }
-            wake(&slot.waker);
+            // Others wait for nothing that this changes.
+            if was_closed && slot.window > 0 {
+                wake(&slot.waker);
+                opened += 1;
+            }
         }
-        self.wake_waiting();
-        Ok(())
+        Ok(opened)
     }
 
     /// The connection is at its end, and so are all streams.

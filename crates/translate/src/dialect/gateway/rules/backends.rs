@@ -4,11 +4,11 @@ use myriad_model::{HeaderEdits, Name, ShareAnswer, ShareFilters, WeightedUpstrea
 
 use super::fault::RuleFaults;
 use super::filters::{self, FilterBudget, FilterSite};
-use super::headers;
 use super::kit::{RuleKit, upstream_of};
 use super::redirect::PlannedRedirect;
 use super::written::WrittenRule;
 use crate::engine::{Unit, namespace_of};
+use crate::resolve::client_fields;
 
 /// The name of what answers by itself.
 const NOWHERE: &str = "nowhere";
@@ -62,7 +62,7 @@ impl PlannedShare {
 
     /// Leaves what its endpoints are told of clients as it is; returns whether it was not.
     pub(super) fn keep_client(&mut self) -> bool {
-        headers::keep_client(&mut self.headers)
+        client_fields::keep_client(&mut self.headers)
     }
 
     /// The share at listeners with this port, or with many of them.

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use myriad_api::gateway::{HeaderModifier, HeaderSetting};
-use myriad_model::{HeaderEdit, HeaderEdits, is_token};
+use myriad_model::{HeaderEdit, is_token};
 
 use super::fault::{CORRECT, RuleFaults};
-use crate::dialect::ingress::tells_of_client;
 use crate::resolve::sendable::has_control;
 
 /// The most bytes that the filters of a rule and of one of its backends may bring to a request and
@@ -33,27 +32,6 @@ pub(super) fn read(
     let set = changes.settings("set", &written.set);
     let add = changes.settings("add", &written.add);
     HeaderEdit::new(remove, set, add)
-}
-
-/// Leaves out what is changed of fields that tell an endpoint whom a request comes from; returns
-/// whether there is any of it.
-pub(super) fn keep_client(edits: &mut Option<Box<HeaderEdits>>) -> bool {
-    let Some(all) = edits.as_deref_mut() else {
-        return false;
-    };
-    let HeaderEdit { remove, set, add } = &all.request;
-    let pairs = |pairs: &[(Box<str>, Box<str>)]| -> Vec<(Box<str>, Box<str>)> {
-        let kept = pairs.iter().filter(|(name, _)| !tells_of_client(name));
-        kept.cloned().collect()
-    };
-    let names = remove.iter().filter(|name| !tells_of_client(name));
-    let kept = HeaderEdit::new(names.cloned().collect(), pairs(set), pairs(add));
-    let is_left = kept != all.request;
-    all.request = kept;
-    if all.request.is_empty() && all.response.is_empty() {
-        *edits = None;
-    }
-    is_left
 }
 
 /// The changes of one direction while they are read.
@@ -146,9 +124,9 @@ impl Changes<'_> {
 #[cfg(test)]
 mod tests {
     use myriad_api::gateway::{HeaderModifier, HeaderSetting};
-    use myriad_model::{HeaderEdit, HeaderEdits};
+    use myriad_model::HeaderEdit;
 
-    use super::{HEADER_BYTES_MAX, RuleFaults, keep_client, read};
+    use super::{HEADER_BYTES_MAX, RuleFaults, read};
 
     fn settings(pairs: &[(&str, &str)]) -> Box<[HeaderSetting]> {
         let setting = |(name, value): &(&str, &str)| HeaderSetting {
@@ -186,33 +164,6 @@ mod tests {
             left,
             HEADER_BYTES_MAX - (5 + 7 + 4) - (5 + 1 + 4) - (6 + 1 + 4)
         );
-    }
-
-    #[test]
-    fn what_tells_whom_a_request_comes_from_is_left_as_it_is() {
-        let written = HeaderModifier {
-            set: settings(&[("X-Real-IP", "9.9.9.9"), ("X-Team", "a")]),
-            add: settings(&[("X_Forwarded_For", "9.9.9.9")]),
-            remove: ["X-Forwarded-Client-Cert", "X-Gone"].map(Into::into).into(),
-        };
-        let alone = HeaderModifier {
-            set: settings(&[("X-Real-IP", "9.9.9.9")]),
-            ..HeaderModifier::default()
-        };
-        let edits = |written: &HeaderModifier| {
-            let request = edit(written).0;
-            let response = HeaderEdit::default();
-            Some(Box::new(HeaderEdits { request, response }))
-        };
-        let mut some = edits(&written);
-        assert!(keep_client(&mut some));
-        let kept = some.clone().expect("changes").request;
-        assert_eq!(*kept.remove, [Box::<str>::from("x-gone")]);
-        assert_eq!((kept.set.len(), kept.add.len()), (1, 0));
-        // What is left is nothing of it, and where all of it was nothing is left.
-        assert!(!keep_client(&mut some) && !keep_client(&mut None));
-        let mut none = edits(&alone);
-        assert!(keep_client(&mut none) && none.is_none());
     }
 
     #[test]

@@ -11,9 +11,10 @@ use super::kit::RuleKit;
 use super::matching::{self, RequestMatch};
 use super::redirect::PlannedRedirect;
 use super::written::{WrittenMatches, WrittenRule};
-use super::{headers, methods, session, timing};
+use super::{methods, session, timing};
 use crate::engine::{Unit, namespace_of};
 use crate::regex::{Regexes, TooMany, literal_start};
+use crate::resolve::client_fields::{self, KEPT, KEPT_REMEDY};
 
 /// A rule as it takes effect.
 #[derive(Debug)]
@@ -101,23 +102,21 @@ impl PlannedRule {
             return;
         };
         let mut copies = self.policy.mirrors.iter();
-        let mut leads_away =
-            copies.any(|mirror| namespace_of(mirror.upstream.as_str()) != namespace);
-        let mut is_left = false;
-        for share in shares.iter_mut().filter(|it| it.leads_away(namespace)) {
+        // A copy has what is changed for the backend as well.
+        let copied = copies.any(|mirror| namespace_of(mirror.upstream.as_str()) != namespace);
+        let (mut leads_away, mut is_left) = (copied, false);
+        for share in shares.iter_mut() {
+            if !copied && !share.leads_away(namespace) {
+                continue;
+            }
             leads_away = true;
             is_left |= share.keep_client();
         }
         if leads_away {
-            is_left |= headers::keep_client(&mut self.policy.headers);
+            is_left |= client_fields::keep_client(&mut self.policy.headers);
         }
         if is_left {
-            self.faults.omit(
-                "filters",
-                "changes fields that tell a backend of another namespace whom requests come from: \
-                 these changes have no effect",
-                "change no field such as X-Forwarded-For, X-Real-IP or X-Forwarded-Client-Cert",
-            );
+            self.faults.omit("filters", KEPT, KEPT_REMEDY);
         }
     }
 

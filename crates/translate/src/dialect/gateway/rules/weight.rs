@@ -9,7 +9,7 @@ use myriad_api::gateway::{
     ValueMatchKind,
 };
 
-use super::super::attach::DEFAULT_GATEWAYS_MAX;
+use super::super::places::DEFAULT_GATEWAYS_MAX;
 use super::redirect::PORTS_MAX;
 use super::written::{WrittenMatches, WrittenRule};
 use crate::regex;

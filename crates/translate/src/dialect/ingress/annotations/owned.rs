@@ -1,5 +1,7 @@
 //! Header fields that are the proxy's, which no value of an annotation has a say in.
 
+use crate::resolve::client_fields::tells_of_client;
+
 /// Fields that frame a message or belong to a connection, in lower case.
 const FRAMING: [&str; 13] = [
     "connection",
@@ -17,18 +19,6 @@ const FRAMING: [&str; 13] = [
     "upgrade",
 ];
 
-/// Fields that tell of the client of a request and of the gateways that it has passed.
-const OF_CLIENT: [&str; 8] = [
-    "cdn-loop",
-    "forwarded",
-    "proxy",
-    "x-envoy-external-address",
-    "x-forwarded-client-cert",
-    "x-forwarded-for",
-    "x-original-forwarded-for",
-    "x-real-ip",
-];
-
 /// Fields that tell how a request came beside those.
 const OF_WAY: [&str; 10] = [
     "front-end-https",
@@ -43,23 +33,9 @@ const OF_WAY: [&str; 10] = [
     "x-scheme",
 ];
 
-/// How the names of further fields begin that tell of the client: of its certificate, and of its
-/// password for a proxy.
-const STARTS: [&str; 2] = ["proxy-", "ssl-client-"];
-
 /// Whether a field, in lower case, frames a message or belongs to a connection.
 pub(crate) fn is_framing(name: &str) -> bool {
     FRAMING.contains(&name)
-}
-
-/// Whether a field, in lower case, tells of the client of a request or of the gateways that it has
-/// passed.
-pub(crate) fn tells_of_client(name: &str) -> bool {
-    // There are servers that read whatever is neither letter nor digit as a dash.
-    let dashed = name.replace(|sign: char| !sign.is_ascii_alphanumeric(), "-");
-    let name = dashed.as_str();
-    let starts = STARTS.iter().any(|start| name.starts_with(start));
-    starts || OF_CLIENT.contains(&name)
 }
 
 /// Whether a field, in lower case, is none that a service is told in place of the proxy's: it
@@ -76,16 +52,13 @@ pub(crate) fn is_of_way(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FRAMING, OF_CLIENT, OF_WAY, is_framing, is_of_client, is_of_way, tells_of_client};
+    use super::{FRAMING, OF_WAY, is_framing, is_of_client, is_of_way, tells_of_client};
 
     #[test]
     fn what_the_proxy_tells_is_its_own_and_what_a_service_knows_is_not() {
-        assert!(FRAMING.is_sorted() && OF_CLIENT.is_sorted() && OF_WAY.is_sorted());
+        assert!(FRAMING.is_sorted() && OF_WAY.is_sorted());
         assert!(FRAMING.iter().all(|it| is_framing(it) && is_of_client(it)));
-        for name in OF_CLIENT
-            .iter()
-            .chain(&["ssl-client-verify", "x_real_ip", "x.real.ip"])
-        {
+        for name in ["forwarded", "ssl-client-verify", "x_real_ip", "x.real.ip"] {
             assert!(is_of_client(name) && is_of_way(name), "{name}");
             assert!(tells_of_client(name) && !is_framing(name), "{name}");
         }

@@ -299,6 +299,7 @@ mod tests {
 
     use super::super::account::tests::streams;
     use super::{Handle, SharedStreams};
+    use crate::codec::frame::H2Settings;
     use crate::limits::Limits;
 
     /// Counts how often a task is woken.
@@ -386,6 +387,29 @@ mod tests {
         // It is of no use to who is reset, and nobody else waits.
         assert_eq!(wakes(&all), [1, 1, 2]);
         shared.with(|streams| assert!(streams.waiting.is_empty()));
+    }
+
+    /// Any window that settings told woke all streams.
+    #[test]
+    fn settings_wake_only_streams_whose_windows_they_open() {
+        let (shared, all) = waiting(4);
+        let set = |bytes| {
+            let settings = H2Settings {
+                window_bytes: Some(bytes),
+                frame_bytes_max: None,
+            };
+            shared.with(|streams| streams.set(settings).unwrap())
+        };
+        for bytes in [65_535, 1 << 20, 1 << 20, 0, 0] {
+            assert_eq!(set(bytes), 0, "{bytes}");
+        }
+        assert_eq!(wakes(&all), [0; 4]);
+        // The window of the last one is open by then.
+        shared.with(|streams| streams.widen(7, 1).unwrap());
+        assert_eq!((set(1), set(1)), (3, 0));
+        assert_eq!(wakes(&all), [1; 4]);
+        // They wait for the window of their connection all the same.
+        shared.with(|streams| assert_eq!(streams.waiting.len(), 4));
     }
 
     #[test]

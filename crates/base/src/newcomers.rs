@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 /// All of them.
-pub(super) struct Guests {
+pub struct Newcomers {
     state: Mutex<State>,
     /// The most that are served at a time.
     served_max: usize,
@@ -38,17 +38,19 @@ struct Source {
     waiting: VecDeque<(u64, watch::Sender<bool>)>,
 }
 
-/// One connection, for as long as nobody on it has proved who they are.
-pub(super) struct Visit {
-    guests: Arc<Guests>,
+/// One connection, for as long as nobody on it has proved who they are. It leaves when it is
+/// dropped.
+pub struct Newcomer {
+    newcomers: Arc<Newcomers>,
     source: IpAddr,
     number: u64,
     turn: watch::Receiver<bool>,
 }
 
-impl Guests {
-    pub(super) fn new(served_max: usize, waiting_max: usize) -> Self {
-        Guests {
+impl Newcomers {
+    /// None yet, of whom so many are served at a time, and so many wait at most.
+    pub fn new(served_max: usize, waiting_max: usize) -> Self {
+        Newcomers {
             state: Mutex::default(),
             served_max,
             waiting_max,
@@ -56,7 +58,7 @@ impl Guests {
     }
 
     /// One more connection from an address.
-    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> Visit {
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Newcomer {
         let source = network_of(address);
         let (sender, turn) = watch::channel(false);
         let mut state = self.lock();
@@ -74,8 +76,8 @@ impl Guests {
             state.turn_away();
         }
         drop(state);
-        Visit {
-            guests: self.clone(),
+        Newcomer {
+            newcomers: self.clone(),
             source,
             number,
             turn,
@@ -144,24 +146,24 @@ impl State {
     }
 }
 
-impl Visit {
+impl Newcomer {
     /// Waits until its turn comes; false if it has to go instead.
-    pub(super) async fn comes_in(&mut self) -> bool {
+    pub async fn comes_in(&mut self) -> bool {
         self.turn.wait_for(|is_in| *is_in).await.is_ok()
     }
 
     /// Waits until it has to go, for somebody who has less.
-    pub(super) fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut turn = self.turn.clone();
         async move { while turn.changed().await.is_ok() {} }
     }
 }
 
-impl Drop for Visit {
+impl Drop for Newcomer {
     fn drop(&mut self) {
-        let mut state = self.guests.lock();
+        let mut state = self.newcomers.lock();
         state.leave(self.source, self.number);
-        state.admit(self.guests.served_max);
+        state.admit(self.newcomers.served_max);
     }
 }
 
@@ -181,21 +183,21 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
 
-    use super::{Guests, Visit};
+    use super::{Newcomer, Newcomers};
 
     fn address(number: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, number])
     }
 
     /// Whether it is served, waits (`None`), or has to go.
-    fn standing(visit: &Visit) -> Option<bool> {
-        let state = visit.guests.lock();
-        let Some(source) = state.sources.get(&visit.source) else {
+    fn standing(newcomer: &Newcomer) -> Option<bool> {
+        let state = newcomer.newcomers.lock();
+        let Some(source) = state.sources.get(&newcomer.source) else {
             return Some(false);
         };
-        let is_served = source.served.contains_key(&visit.number);
+        let is_served = source.served.contains_key(&newcomer.number);
         let mut waiting = source.waiting.iter();
-        match waiting.any(|(number, _)| *number == visit.number) {
+        match waiting.any(|(number, _)| *number == newcomer.number) {
             true => None,
             false => Some(is_served),
         }
@@ -203,19 +205,19 @@ mod tests {
 
     #[test]
     fn who_has_none_takes_the_place_of_the_oldest_of_who_has_most() {
-        let guests = Arc::new(Guests::new(3, 8));
-        let flood = [(); 5].map(|()| guests.enter(address(1)));
-        let all = |visits: &[Visit]| visits.iter().map(standing).collect::<Vec<_>>();
+        let newcomers = Arc::new(Newcomers::new(3, 8));
+        let flood = [(); 5].map(|()| newcomers.enter(address(1)));
+        let all = |them: &[Newcomer]| them.iter().map(standing).collect::<Vec<_>>();
         let (is_in, waits, gone) = (Some(true), None, Some(false));
         assert_eq!(all(&flood), [is_in, is_in, is_in, waits, waits]);
-        let one = guests.enter(address(2));
+        let one = newcomers.enter(address(2));
         assert_eq!(standing(&one), is_in);
         assert_eq!(all(&flood), [gone, is_in, is_in, waits, waits]);
-        let other = guests.enter(address(3));
+        let other = newcomers.enter(address(3));
         assert_eq!(standing(&other), is_in);
         assert_eq!(all(&flood), [gone, gone, is_in, waits, waits]);
         // Each has one by now, so that nobody loses it, and who came first is next.
-        let fourth = guests.enter(address(4));
+        let fourth = newcomers.enter(address(4));
         assert_eq!(standing(&fourth), waits);
         drop(one);
         assert_eq!(standing(&fourth), is_in);
@@ -223,17 +225,17 @@ mod tests {
         drop((other, fourth));
         assert_eq!(all(&flood), [gone, gone, is_in, is_in, is_in]);
         drop(flood);
-        let state = guests.lock();
+        let state = newcomers.lock();
         assert_eq!((state.served, state.waiting), (0, 0));
         assert!(state.sources.is_empty());
     }
 
     #[test]
     fn beyond_those_that_may_wait_the_address_that_has_most_loses_its_newest() {
-        let guests = Arc::new(Guests::new(1, 3));
-        let first = guests.enter(address(1));
-        let flood = [(); 3].map(|()| guests.enter(address(1)));
-        let other = guests.enter(address(2));
+        let newcomers = Arc::new(Newcomers::new(1, 3));
+        let first = newcomers.enter(address(1));
+        let flood = [(); 3].map(|()| newcomers.enter(address(1)));
+        let other = newcomers.enter(address(2));
         let standings = flood.each_ref().map(standing);
         assert_eq!(standings, [None, None, Some(false)]);
         assert_eq!((standing(&first), standing(&other)), (Some(true), None));
