@@ -34,7 +34,7 @@ pub(crate) struct Visit {
 }
 
 impl Guests {
-    /// One more connection from an address.
+    /// Adds a connection from an address.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Visit {
         let guest = Arc::new(Guest {
             address,

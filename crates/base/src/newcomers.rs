@@ -48,7 +48,8 @@ pub struct Newcomer {
 }
 
 impl Newcomers {
-    /// None yet, of whom so many are served at a time, and so many wait at most.
+    /// A queue without connections, which serves `served_max` at a time and has `waiting_max`
+    /// wait at most.
     pub fn new(served_max: usize, waiting_max: usize) -> Self {
         Newcomers {
             state: Mutex::default(),
@@ -57,7 +58,7 @@ impl Newcomers {
         }
     }
 
-    /// One more connection from an address.
+    /// Adds a connection from an address.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Newcomer {
         let source = network_of(address);
         let (sender, turn) = watch::channel(false);

@@ -19,7 +19,7 @@ const ALLOCATION_BYTES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Note {
     /// Path of the field, such as `spec.http[0].match[1].statPrefix`; empty for the whole object.
-    /// One beyond 1 KiB is cut, as findings cut their texts.
+    /// A path beyond 1 KiB is cut, as findings cut their texts.
     pub field: Box<str>,
     /// Why it is not read.
     pub kind: NoteKind,

@@ -40,7 +40,7 @@ pub(super) struct RoundRule {
     /// The most of one that are called at once. Those go back to the head of its line that find
     /// too much spent already.
     pub called_max: usize,
-    /// As many of one are called where many have a line.
+    /// The connections of one line that are called at once, where many have one.
     pub called_min: usize,
     /// The most of whom some are called at once, where `called_max` of each are.
     pub lines_max: usize,

@@ -183,7 +183,7 @@ impl DirectoryWatch {
         name::owner(&self.root, directory, true)
     }
 
-    /// One directory of an owner is watched no more.
+    /// Counts one directory less among those of an owner that are watched.
     fn discount(&mut self, directory: &str) {
         let owner = self.owner(directory);
         if let Some(count) = self.counts.get_mut(&owner) {

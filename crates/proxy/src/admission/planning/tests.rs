@@ -188,7 +188,7 @@ fn is_read(turns: &PlanTurns, source: u64, is_costly: bool, wait: &mut PlanWait)
     polled.is_ready()
 }
 
-/// As many were read in one round as there were connections.
+/// Every connection had a request read in one round, however many there were.
 #[tokio::test]
 async fn cheap_requests_of_one_source_are_read_a_few_at_a_time() {
     let (flood, other) = (source("192.0.2.1"), source("192.0.2.2"));

@@ -37,10 +37,10 @@ use crate::tls::demand::Demand;
 /// The streams of a connection of HTTP/2 that are begun in one turn.
 const STREAMS: usize = 8;
 
-/// As many requests as a source may have in a round.
+/// The requests that a source may have in a round.
 const ROUND: usize = 256;
 
-/// As many as all sources together may have before each has a few.
+/// The requests that all sources together may have before each has a few.
 const OF_ALL: usize = 512;
 
 /// The few.
@@ -227,7 +227,7 @@ async fn requests_for_a_namespace_that_very_many_ask_for_wait_and_others_do_not(
     in_time(story).await;
 }
 
-/// One frame woke all streams of its connection, at nobody's cost.
+/// A frame of SETTINGS woke all streams of its connection, at nobody's cost.
 #[tokio::test]
 async fn settings_that_open_windows_are_charged_and_wait_for_a_turn() {
     let window = |bytes| frame(4, 0, 0, &[0, 4, 0, 0, 0, bytes]);

@@ -83,7 +83,7 @@ fn rule(namespace: &str, rule: &str) -> String {
     virtual_service(namespace, &format!("{head}, http: [{{{rule}}}]"))
 }
 
-/// One that delegates to the namespace `good`, and says this beside that.
+/// A VirtualService that delegates to the namespace `good`, and says this beside that.
 fn root(namespace: &str, rest: &str) -> String {
     let delegate = "delegate: {name: part, namespace: good}";
     rule(namespace, &format!("{delegate}{rest}"))
